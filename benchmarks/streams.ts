@@ -133,7 +133,7 @@ class ClockedEngine implements EngineLink {
   #report(news: Partial<EngineReport>): void {
     const lists = { started: [], sequences: [], tokens: [], finished: [], returned: [], warmed: [] };
     const load = { ...idleLoad(deviceSpec()), stepsTotal: this.#number };
-    const rest = { prompts: [], progress: [], checked: [], logprobs: null, kvEvents: null };
+    const rest = { prompts: [], progress: [], checked: [], accounts: [], logprobs: null, kvEvents: null };
     this.#tell({ number: this.#number++, ...lists, ...rest, load, ...news });
   }
 }

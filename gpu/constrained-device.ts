@@ -1,3 +1,4 @@
+import type { TokenId } from "../base/token.ts";
 import type { Constraint } from "../grammar/constraint.ts";
 import { type Budget, ConstraintError } from "../grammar/error.ts";
 import { allAtOnce, Job, type Pieces } from "../grammar/mask/job.ts";
@@ -41,11 +42,14 @@ const FORCED_MAX = 32;
  */
 const READ_STEPS = 48;
 
-/** Row ready for the device, a failed row, or a row that waits for work. */
+type MaskJob = Pick<Job<unknown>, "run" | "spent">;
+
+/** Row ready for the device, a failed row, a row that waits for work, or one whose draft is cut off. */
 type Prepared =
   | { readonly kind: "row"; readonly row: ChunkRow }
   | { readonly kind: "failed"; readonly reason: string }
-  | { readonly kind: "waits"; readonly job: Pick<Job<unknown>, "run" | "spent"> };
+  | { readonly kind: "waits"; readonly job: MaskJob }
+  | { readonly kind: "cut" };
 
 /** Parse state of a sequence's text. */
 interface Text {
@@ -60,6 +64,8 @@ interface Text {
 interface GivenRow {
   readonly sequence: SequenceId;
   readonly given: ChunkRow;
+  /** Drafted token that the row follows; null: it follows a known one. */
+  readonly draft: TokenId | null;
   prepared: Prepared;
 }
 
@@ -70,6 +76,10 @@ interface GivenRow {
  * Masks delay no step for long. The work before each step is limited and goes first to the rows that had
  * least of it. As much work again runs while the device computes. A row whose mask is not ready is deferred
  * to the next step, and so is the last token of its chunk: a recurrent state is never computed twice. A row that has no possible next token, or whose mask is too much work, fails alone.
+ *
+ * A draft is read along by the matcher, which then goes back. Each row after a drafted token has the mask of
+ * the single step after the same tokens. A draft is cut before a token that its row does not allow, and
+ * before one whose mask is not ready, for which work goes on while the device computes.
  *
  * Forced tokens follow a drawn token (forced.ts), and the engine computes them in one chunk. Rows with log
  * probabilities are drawn token by token, because each log probability needs a row of logits.
@@ -105,43 +115,92 @@ export class ConstrainedDevice implements Device {
     }
     // The previous step has ended: only one is in flight at a time.
     this.#masks.memory.giveBack(...this.#lent.splice(0));
-    const rows = step.chunks.flatMap(({ sequence, samples }) =>
-      samples.map((given): GivenRow => ({ sequence, given, prepared: this.#prepare(sequence, given) })),
-    );
-    this.#work(rows);
-    const textsMax = TEXTS_SPARE + 2 * rows.length;
+    const byChunk = step.chunks.map((chunk) => this.#rowsOf(chunk));
+    const rows = byChunk.flat();
+    let left = this.#work(rows);
+    const ahead = new Set<MaskJob>();
+    for (const own of byChunk) left = this.#readDraft(own, left, ahead);
+    const textsMax = TEXTS_SPARE + 2 * step.chunks.length;
     for (const sequence of this.#texts.keys()) {
       if (this.#texts.size <= textsMax) break;
       this.#texts.delete(sequence);
     }
-    let next = 0;
-    const chunks = step.chunks.flatMap((chunk): Chunk | [] => {
-      const own = rows.slice(next, next + chunk.samples.length);
-      next += own.length;
-      const samples = own.flatMap(({ prepared }) => (prepared.kind === "row" ? prepared.row : []));
-      const isDeferred = own.some(({ prepared }) => prepared.kind === "waits");
-      return isDeferred ? this.#withoutLast({ ...chunk, samples }) : { ...chunk, samples };
-    });
+    const chunks = step.chunks.flatMap((chunk, index) => this.#cut(chunk, byChunk[index]!));
     this.#device.start({ ...step, chunks }, (result) =>
       done(result.kind === "done" ? { ...result, sampled: this.#sampled(rows, result.sampled) } : result),
     );
     // Prepares masks for the next step.
-    this.#work(rows.map((row) => ({ ...row })));
+    let spare = this.#work(rows.map((row) => ({ ...row })));
+    for (const job of ahead) spare -= workAhead(job, spare);
   }
 
   close(): void {
     this.#device.close();
   }
 
-  /** Cuts the last token off a chunk, and the checkpoint after it; nothing is left of a chunk of one token. */
-  #withoutLast(chunk: Chunk): Chunk | [] {
-    const tokens = chunk.tokens.subarray(0, -1);
-    if (tokens.length === 0) return [];
-    const pages = chunk.pages.subarray(0, Math.ceil((chunk.start + tokens.length) / this.spec.pageTokens));
-    const cut = { ...chunk, tokens, pages };
-    if (chunk.state === undefined) return cut;
-    const saves = chunk.state.saves.filter(({ count }) => count <= tokens.length);
-    return { ...cut, state: { ...chunk.state, saves } };
+  #rowsOf({ sequence, samples, tokens, drafted = 0 }: Chunk): GivenRow[] {
+    return samples.map((given, index): GivenRow => {
+      const isDraft = index >= samples.length - drafted;
+      const draft = isDraft ? tokens[given.afterIndex]! : null;
+      // The text before a draft comes first.
+      const prepared: Prepared =
+        isDraft && isConstrained(given) ? { kind: "cut" } : this.#prepare(sequence, given);
+      return { sequence, given, draft, prepared };
+    });
+  }
+
+  /**
+   * Reads the draft of a chunk's constrained sequence, and prepares its rows. Returns what is left of the work
+   * limit; `ahead` gets jobs of masks that are not ready.
+   */
+  #readDraft(rows: readonly GivenRow[], left: number, ahead: Set<MaskJob>): number {
+    const drafts = rows.filter(({ draft }) => draft !== null);
+    const before = rows[rows.length - drafts.length - 1];
+    const text = before === undefined ? undefined : this.#texts.get(before.sequence);
+    if (drafts.length === 0 || text === undefined || before?.prepared.kind !== "row") return left;
+    const { matcher } = text;
+    const mark = matcher.mark();
+    let spare = left;
+    let { row } = before.prepared;
+    for (const draft of drafts) {
+      const { given } = draft;
+      if (spare <= 0 || !isConstrained(given) || row.wants !== undefined || !isAllowed(row, draft.draft!))
+        break;
+      if (!matcher.accept(draft.draft!)) break;
+      spare -= READ_STEPS;
+      const prepared = this.#attempt(() => this.#rowAt(matcher, given, given.constraint));
+      if (prepared.kind === "waits") ahead.add(prepared.job);
+      if (prepared.kind !== "row") break;
+      draft.prepared = prepared;
+      row = prepared.row;
+    }
+    matcher.goBack(mark);
+    return spare;
+  }
+
+  /**
+   * The part of a chunk that the device computes: without drafts from the first one on whose row is not ready,
+   * and without the last known token, and the checkpoint after it, if its row is deferred.
+   */
+  #cut(chunk: Chunk, rows: readonly GivenRow[]): Chunk | [] {
+    const { drafted = 0, ...rest } = chunk;
+    const known = rows.slice(0, rows.length - drafted);
+    const isDeferred = known.some(({ prepared }) => prepared.kind === "waits");
+    const isLost = known.some(({ prepared }) => prepared.kind === "failed");
+    const drafts = rows.slice(rows.length - drafted);
+    const end = isDeferred || isLost ? 0 : drafts.findIndex(({ prepared }) => prepared.kind !== "row");
+    const kept = end < 0 ? drafted : end;
+    for (const draft of drafts.slice(kept)) draft.prepared = { kind: "cut" };
+    const samples = rows.flatMap(({ prepared }) => (prepared.kind === "row" ? prepared.row : []));
+    const count = chunk.tokens.length - (drafted - kept) - (isDeferred ? 1 : 0);
+    if (count === 0) return [];
+    const all = { ...rest, samples, ...(kept === 0 ? {} : { drafted: kept }) };
+    if (count === chunk.tokens.length) return all;
+    const tokens = chunk.tokens.subarray(0, count);
+    const pages = chunk.pages.subarray(0, Math.ceil((chunk.start + count) / this.spec.pageTokens));
+    if (chunk.state === undefined) return { ...all, tokens, pages };
+    const saves = chunk.state.saves.filter((save) => save.count <= count);
+    return { ...all, tokens, pages, state: { ...chunk.state, saves } };
   }
 
   /**
@@ -170,8 +229,8 @@ export class ConstrainedDevice implements Device {
     };
   }
 
-  /** Works for waiting rows until the work limit is reached. */
-  #work(rows: readonly GivenRow[]): void {
+  /** Works for waiting rows until the work limit is reached; returns what is left of it. */
+  #work(rows: readonly GivenRow[]): number {
     const spentFor = ({ prepared }: GivenRow): number =>
       prepared.kind === "waits" ? prepared.job.spent : Number.POSITIVE_INFINITY;
     const waiting = rows.filter(({ prepared }) => prepared.kind === "waits");
@@ -190,32 +249,30 @@ export class ConstrainedDevice implements Device {
         left -= Math.max(1, job.spent - before);
       }
     }
+    return left;
   }
 
   /** Results of all rows of a step, in order; `drawn` has those of the prepared rows only. */
   #sampled(rows: readonly GivenRow[], drawn: readonly Sampled[]): Sampled[] {
     let next = 0;
-    return rows.map(({ sequence, given, prepared }): Sampled => {
-      if (prepared.kind === "waits") return { kind: "deferred", sequence };
+    /** The last token drawn where all drafts before it were right; null: a draft was wrong. */
+    let live: TokenId | null = null;
+    return rows.map(({ sequence, given, draft, prepared }, index): Sampled => {
+      if (prepared.kind === "waits" || prepared.kind === "cut") return { kind: "deferred", sequence };
       if (prepared.kind === "failed") return { kind: "failed", sequence, reason: prepared.reason };
       const one = drawn[next++]!;
-      if (one.kind !== "token" || !isConstrained(given) || given.sampling.topLogprobs !== null) return one;
-      const forced = this.#forcedAfter(sequence, given, given.constraint, one.token);
-      return forced.length === 0 ? one : { ...one, forced };
+      const counts = draft === null || draft === live;
+      live = counts && one.kind === "token" ? one.token : null;
+      if (live === null || !isConstrained(given) || given.sampling.topLogprobs !== null) return one;
+      const matcher = this.#texts.get(sequence)?.matcher;
+      if (matcher === undefined || given.constraint.endTokens.includes(live) || !matcher.accept(live))
+        return one;
+      const after = rows[index + 1];
+      // The next row draws what follows.
+      if (after?.prepared.kind === "row" && after.draft === live) return one;
+      const forced = forcedAfter(matcher, given, given.constraint);
+      return forced.length === 0 ? one : ({ ...one, forced } as Sampled);
     });
-  }
-
-  #forcedAfter(
-    sequence: SequenceId,
-    row: SampleRow,
-    { endTokens }: NonNullable<SampleRow["constraint"]>,
-    token: number,
-  ): number[] {
-    const matcher = this.#texts.get(sequence)?.matcher;
-    if (matcher === undefined || endTokens.includes(token) || !matcher.accept(token)) return [];
-    const forced = matcher.forcedTokens(FORCED_MAX);
-    const end = forced.findIndex((one) => endTokens.includes(one) || !isAllowed(row, one));
-    return end < 0 ? forced : forced.slice(0, end);
   }
 
   #prepare(sequence: SequenceId, row: ChunkRow): Prepared {
@@ -251,6 +308,11 @@ export class ConstrainedDevice implements Device {
       return { kind: "waits", job: text.reading };
     }
     readNext(matcher, drawn, drawn.length);
+    return this.#rowAt(matcher, row, { endTokens });
+  }
+
+  /** Prepares a row whose text the matcher has read. */
+  #rowAt(matcher: Matcher, row: SampleRow, { endTokens }: Pick<RowConstraint, "endTokens">): Prepared {
     const [forced] = matcher.forcedTokens(1);
     if (forced !== undefined && !endTokens.includes(forced) && isAllowed(row, forced)) {
       const allowed = this.#lend(this.#masks.memory.none());
@@ -327,6 +389,24 @@ function isHeld(row: ChunkRow): row is SampleRow {
 function free(row: SampleRow): Prepared {
   const isLost = row.allowed !== null && isNone(without(row.allowed.slice(), row.banned));
   return isLost ? failed(NONE_LEFT) : { kind: "row", row };
+}
+
+/** Tokens that are forced to follow those that the matcher has read. */
+function forcedAfter(matcher: Matcher, row: SampleRow, { endTokens }: RowConstraint): number[] {
+  const forced = matcher.forcedTokens(FORCED_MAX);
+  const end = forced.findIndex((one) => endTokens.includes(one) || !isAllowed(row, one));
+  return end < 0 ? forced : forced.slice(0, end);
+}
+
+/** Works ahead within a limit; returns the work done. A job that fails is begun again for the row that needs it. */
+function workAhead(job: MaskJob, limit: number): number {
+  const before = job.spent;
+  try {
+    if (limit > 0) job.run(limit);
+  } catch (error) {
+    if (!(error instanceof ConstraintError)) throw error;
+  }
+  return job.spent - before;
 }
 
 function isAllowed({ allowed }: SampleRow, token: number): boolean {

@@ -107,6 +107,14 @@ export interface ProgramPlace {
   readonly remainingMs: number;
 }
 
+/** Session of a sequence: the turns of one agent or chat (scheduler/session/). */
+export interface SessionPlace {
+  /** Number of the session, unique for the life of the process. Later sessions have higher numbers. */
+  readonly id: number;
+  /** Session that waits for the outcome of this one, as an agent does for its subagent; null: none. */
+  readonly parent: number | null;
+}
+
 /** Scheduling parameters of a sequence; independent of its content. */
 export interface Service {
   readonly objective: Objective;
@@ -122,6 +130,8 @@ export interface Service {
   readonly taskGroup: number | null;
   /** Program that the sequence is a call of; null: none. */
   readonly program: ProgramPlace | null;
+  /** Session that the sequence is a turn of; null: none. */
+  readonly session: SessionPlace | null;
 }
 
 /** Service of a chat: latency objective, no targets. */
@@ -133,6 +143,7 @@ export const chatService: Service = Object.freeze({
   priority: 0,
   taskGroup: null,
   program: null,
+  session: null,
 });
 
 /** Sequence to run on an engine: one token stream of one model. */

@@ -2,6 +2,7 @@ import type { TokenId } from "../base/token.ts";
 import type { KvEvents } from "./cache/kv-event-log.ts";
 import type { Finish, PrefixHint, SequenceId, SequenceSpec, Service, TokenLogprobs } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
+import type { AccountState } from "./explain/time-account.ts";
 
 /**
  * Messages between the fleet (main thread) and an engine. They are plain data in both directions, so that
@@ -63,9 +64,19 @@ export interface EngineReport {
   readonly progress: readonly { readonly sequence: SequenceId; readonly tokens: number }[];
   /** Drafts that steps have checked. */
   readonly checked: readonly CheckedDraft[];
+  /** Accounts of sequences: at their first token, at their end, and of running ones now and then. */
+  readonly accounts: readonly SequenceAccount[];
   readonly load: EngineLoad;
   /** Changes of the prefix cache since the last report; null: none. */
   readonly kvEvents: KvEvents | null;
+}
+
+/** Account of a sequence's time, as of now. */
+export interface SequenceAccount {
+  readonly sequence: SequenceId;
+  /** `first`: with its first token; `ended`: with its end, or its return to the fleet. */
+  readonly at: "first" | "ended" | "now";
+  readonly account: AccountState;
 }
 
 /** A draft that a step has checked: its tokens, and how many of the first were right. */

@@ -28,5 +28,6 @@ export function ours(
       watermark: 0.01,
     },
     drafts: { kind: drafts },
+    sessions: { kind: "priced" },
   };
 }

@@ -105,6 +105,19 @@ export interface AdmissionPolicy {
   readonly rule?: AdmissionRule;
 }
 
+/**
+ * Policy that keeps the pages of sessions between their turns: ours, by what it saves (session/session-keeper.ts),
+ * or a baseline's times.
+ */
+export type SessionPolicy = { readonly kind: "priced" } | SessionBaseline;
+
+/** Keeping times of simulation/baselines/. */
+export interface SessionBaseline {
+  readonly kind: "baseline";
+  /** Milliseconds for which a session is kept after an answer. */
+  keepMs(awaitsTool: boolean): number;
+}
+
 /** KV cache of simulation/baselines/. */
 export interface CacheBaseline {
   readonly kind: "baseline";
@@ -124,6 +137,8 @@ export interface Policy {
   readonly admission: AdmissionPolicy;
   /** Absent: no drafts. */
   readonly drafts?: DraftPolicy;
+  /** Absent: no session is told, nor kept. */
+  readonly sessions?: SessionPolicy;
   /** KV cache of a baseline; absent: ours (cache/kv-cache-manager.ts). */
   readonly cache?: CacheBaseline;
 }
@@ -135,12 +150,13 @@ export interface ServedPolicy extends Policy {
   readonly batch: TimePolicy;
   readonly admission: AdmissionPolicy & { readonly rule?: never };
   readonly drafts: Exclude<DraftPolicy, DraftBaseline>;
+  readonly sessions?: Exclude<SessionPolicy, SessionBaseline>;
   readonly cache?: never;
 }
 
 /** True if the policy is plain data. */
 export function isServed(policy: Policy): policy is ServedPolicy {
-  const { placement, queue, batch, admission, drafts, cache } = policy;
-  const isOurs = [placement, queue, batch, drafts].every((part) => part?.kind !== "baseline");
+  const { placement, queue, batch, admission, drafts, sessions, cache } = policy;
+  const isOurs = [placement, queue, batch, drafts, sessions].every((part) => part?.kind !== "baseline");
   return isOurs && drafts !== undefined && admission.rule === undefined && cache === undefined;
 }

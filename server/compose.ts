@@ -2,10 +2,13 @@
 
 import type { ConstraintSource } from "../grammar/source.ts";
 import type { Fleet } from "../scheduler/fleet/fleet.ts";
+import type { SessionPolicy } from "../scheduler/policy.ts";
+import { SessionKeeper } from "../scheduler/session/session-keeper.ts";
+import { SessionTable } from "../scheduler/session/session-table.ts";
 import { CacheAccount } from "./answer/cache-account.ts";
+import type { CacheOutcome } from "./answer/cache-outcome.ts";
 import type { ModelFacts } from "./answer/generation.ts";
 import { Generator } from "./answer/generator.ts";
-import { PromptHistory } from "./answer/prompt-history.ts";
 import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { CacheRecords } from "./api/cache-records.ts";
 import { startJobs } from "./api/jobs.ts";
@@ -21,6 +24,7 @@ import type { JobService, JobSettings } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
 import type { HostLimits } from "./program/limits.ts";
 import { openPrograms, type Programs } from "./program/programs.ts";
+import { realClock } from "./real-clock.ts";
 import type { Encoder } from "./text/encoder.ts";
 
 type GivenToRoutes = Omit<
@@ -34,8 +38,10 @@ export interface ModelParts extends GivenToRoutes {
   readonly fleet: Fleet;
   readonly facts: ModelFacts;
   readonly compile: (source: ConstraintSource) => Promise<Compiled>;
-  /** Prompts that the model computed, also before its engines were there. */
-  readonly history: PromptHistory;
+  /** Prompts that the model computed, also before its engines were there, and their sessions. */
+  readonly sessions: SessionTable;
+  /** Null: prompts belong to no sessions. */
+  readonly sessionPolicy: SessionPolicy | null;
   readonly limits: HttpLimits;
   /** Engines that programs count on; absent: all. */
   readonly programEngines?: number;
@@ -44,7 +50,7 @@ export interface ModelParts extends GivenToRoutes {
 
 /** Parts of one model, and settings of its server. */
 export interface ServerParts
-  extends Omit<ModelParts, "history" | "cacheRecords">,
+  extends Omit<ModelParts, "sessions" | "cacheRecords">,
     Pick<AppDeps, "keys" | "origins"> {
   readonly json: JsonReader;
   /** null: the server keeps no jobs. */
@@ -64,9 +70,22 @@ export interface ComposedServer {
 
 /** Puts the parts of one model together. */
 export function composeModel<Parts extends ModelParts>(parts: Parts) {
-  const { fleet, specs, tokenizer, facts, compile, telemetry, history } = parts;
-  const account = new CacheAccount(fleet, specs, (outcome) => telemetry.countCacheMisses(outcome), history);
-  const generator = new Generator(fleet, tokenizer, facts, compile, account);
+  const {
+    fleet,
+    specs,
+    tokenizer,
+    facts,
+    compile,
+    telemetry,
+    sessions: table,
+    sessionPolicy: policy,
+  } = parts;
+  const onOutcome = (outcome: CacheOutcome): void => telemetry.countCacheMisses(outcome);
+  const account = new CacheAccount(fleet, specs, onOutcome, table.history);
+  const observer = telemetry.sessions;
+  const keeper =
+    policy === null ? null : new SessionKeeper({ fleet, specs, clock: realClock, table, policy, observer });
+  const generator = new Generator(fleet, tokenizer, facts, compile, account, keeper);
   const recordCache = parts.cacheRecords.recorder(parts.model.names[0]!, tokenizer);
   const engines = parts.programEngines ?? specs.length;
   const programs = openPrograms({ ...parts, generator, engines }, parts.programLimits);
@@ -78,7 +97,7 @@ export function composeServer(parts: ServerParts): ComposedServer {
   const { limits, jobs: kept } = parts;
   const served = composeModel({
     ...parts,
-    history: new PromptHistory(),
+    sessions: new SessionTable(),
     cacheRecords: new CacheRecords(),
   });
   const { generator, programs } = served;

@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ioReason } from "../model/model-error.ts";
+import { closestTo } from "./closest.ts";
 import { type Config, ConfigError, fromHome, optionName, type Setting, serverSettings } from "./config.ts";
 
 /** Settings that each model may have in its own table. */
@@ -148,23 +149,9 @@ function textOf(value: unknown): string {
 }
 
 function unknownKey(at: string, key: string, known: readonly string[]): ConfigError {
-  const [closest, distance] = known
-    .map((name) => [name, editDistance(key.replaceAll("_", "-").toLowerCase(), name)] as const)
-    .reduce((best, next) => (next[1] < best[1] ? next : best));
-  const hint = distance <= Math.max(2, key.length / 3) ? `; did you mean ${closest}?` : ".";
+  const close = closestTo(key.replaceAll("_", "-").toLowerCase(), known);
+  const hint = close === null ? "." : `; did you mean ${close}?`;
   return new ConfigError(`${at}${key} is not a setting${hint}`);
-}
-
-/** Levenshtein distance: single characters inserted, deleted or replaced. */
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (const [i, letter] of [...a].entries()) {
-    const next = [i + 1];
-    for (let j = 0; j < b.length; j++)
-      next.push(Math.min(next[j]! + 1, row[j + 1]! + 1, row[j]! + (letter === b[j] ? 0 : 1)));
-    row = next;
-  }
-  return row[b.length]!;
 }
 
 function isTable(value: unknown): value is Table {

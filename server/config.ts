@@ -57,6 +57,9 @@ export type DataChoice = "auto" | "off" | { readonly folder: string };
 
 /** Source of drafted tokens. */
 export type SpeculateChoice = "auto" | "off" | "suffix";
+
+/** Keeping of conversations' pages for their next turns. */
+export type SessionsChoice = "auto" | "off";
 /** Disk space for KV pages in GiB; 0: none. */
 export type KvDiskChoice = "auto" | number;
 
@@ -319,6 +322,14 @@ export const serverSettings = Object.freeze({
     sentence:
       "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix, like auto: what followed the same tokens earlier in the prompt or the answer.",
     parse: (value) => oneOf(value, ["auto", "off", "suffix"]),
+  }),
+  sessions: setting<SessionsChoice>({
+    placeholder: "auto|off",
+    default: "auto",
+    defaultText: "auto",
+    sentence:
+      "auto: recognises the turns of a conversation, and keeps its pages for the next turn as long as that is likely to come; answers are the same with and without.",
+    parse: (value) => oneOf(value, ["auto", "off"]),
   }),
   sequencesMax: integer({
     unit: "sequences",

@@ -6,6 +6,7 @@ import { batch, batchHelp, batchOptions } from "./cli/batch.ts";
 import { bench, benchHelp, benchOptions } from "./cli/bench.ts";
 import { cache, cacheOptions } from "./cli/cache.ts";
 import { chatCommand, chatHelp, chatOptions } from "./cli/chat-command.ts";
+import { completionScript, shellNames } from "./cli/completion.ts";
 import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
 import { jobs, jobsOptions } from "./cli/jobs.ts";
@@ -15,6 +16,7 @@ import { withOptionHere } from "./cli/other-servers.ts";
 import { pull, pullHelp, pullOptions } from "./cli/pull.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateOptions } from "./cli/simulate.ts";
+import { variableProblem } from "./cli/variables.ts";
 import { type Setting, serverHeadings, serverSettings, type Values } from "./config.ts";
 import { version } from "./version.ts";
 
@@ -157,6 +159,18 @@ command(
   simulateCommand,
 );
 
+program
+  .command("completion")
+  .description("Print a script for your shell that completes commands, options and file names.")
+  .argument("<shell>", shellNames.join(", "))
+  .action(async (shell: string) => {
+    const print = async (): Promise<number> => {
+      console.log(completionScript(program, shell));
+      return 0;
+    };
+    await end(print());
+  });
+
 program.helpCommand("help [command]", "Show the options of a command.");
 
 /**
@@ -177,4 +191,9 @@ for (const each of program.commands) {
   each.showHelpAfterError(`(bunting ${each.name()} ${each.usage()}; --help lists the options)`);
 }
 
+const problem = variableProblem(program, process.env);
+if (problem !== null) {
+  console.error(problem);
+  process.exit(1);
+}
 await program.parseAsync();

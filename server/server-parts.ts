@@ -1,6 +1,7 @@
 /** Parts of a server that follow from its configuration alone. */
 
 import { ioReason } from "../model/model-error.ts";
+import type { SessionPolicy } from "../scheduler/policy.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { ApiKeys, KeyFileError } from "./http/auth.ts";
 import type { OriginRules } from "./http/origin.ts";
@@ -20,6 +21,10 @@ export function jobSettings({
     storageBytesMax: batchStorageGib * 2 ** 30,
     retentionSeconds: batchResultDays * 86_400,
   };
+}
+
+export function sessionPolicyOf({ sessions }: Config): SessionPolicy | null {
+  return sessions === "off" ? null : { kind: "priced" };
 }
 
 export function originRules({ host, allowHost, corsOrigin }: Config): OriginRules {

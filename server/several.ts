@@ -3,7 +3,7 @@
 import { formatBytes, plannedBytes, reserveOf } from "../gpu/memory.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
-import { PromptHistory } from "./answer/prompt-history.ts";
+import { SessionTable } from "../scheduler/session/session-table.ts";
 import { CacheRecords } from "./api/cache-records.ts";
 import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
@@ -28,7 +28,7 @@ import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { mergedMetrics } from "./http/merged-metrics.ts";
 import { Scrape } from "./http/scrape.ts";
-import { factsOf, snapshotOf } from "./http/state.ts";
+import { factsOf, type ServerFacts, snapshotOf } from "./http/state.ts";
 import type { Telemetry } from "./http/telemetry.ts";
 import type { LineDoor } from "./jobs/door.ts";
 import { modelNotes } from "./model-notes.ts";
@@ -48,7 +48,7 @@ import {
 } from "./open-model.ts";
 import { aboutOf } from "./request/served-model.ts";
 import type { EngineEvents, RunningServer, StartEvents } from "./running-server.ts";
-import { jobSettings, openKeys, originRules } from "./server-parts.ts";
+import { jobSettings, openKeys, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { version } from "./version.ts";
 
 /** A loaded model with the services that its server needs of it. */
@@ -69,7 +69,7 @@ interface OpenModel {
   /** Made once: making them for each load would delay the streams of other models. */
   readonly facts: ReturnType<typeof factsFor>;
   readonly listed: ListedModel;
-  readonly history: PromptHistory;
+  readonly sessions: SessionTable;
   /** Present engines; null while it is not loaded. */
   engines: RunningEngines | null;
   /** null before the first load. */
@@ -173,7 +173,7 @@ export async function startSeveral(
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
   );
-  const state = (isAdmin: boolean): object => {
+  const state = (isAdmin: boolean): ServerFacts & { readonly models: readonly object[] } => {
     const hosts = set.loaded();
     const sources = {
       version,
@@ -186,7 +186,8 @@ export async function startSeveral(
       jobs,
     };
     const known = set.states().map(({ name, phase, bytes, waiting }) => ({ name, phase, bytes, waiting }));
-    return { ...(isAdmin ? snapshotOf(sources) : factsOf(sources)), memoryBytes, models: known };
+    const facts = isAdmin ? snapshotOf(sources) : factsOf(sources);
+    return Object.assign(facts, { memoryBytes, models: known });
   };
   const routes = severalRoutes({
     set,
@@ -292,8 +293,8 @@ async function openModel(setting: ModelSetting, memoryBytes: number, count: numb
     const about = aboutOf(prepared.folder);
     const listed = { name, model, template: text.template, about, isOnGpu: (backend?.gpus ?? null) !== null };
     const facts = factsFor(config, prepared, text);
-    const history = new PromptHistory();
-    return { setting, prepared, bytes, text, facts, listed, history, engines: null, telemetry: null };
+    const sessions = new SessionTable();
+    return { setting, prepared, bytes, text, facts, listed, sessions, engines: null, telemetry: null };
   } catch (error) {
     throw new ConfigError(`The model ${name} cannot be served: ${(error as Error).message}`);
   }
@@ -375,7 +376,7 @@ async function loadHost(
   const { engines, placements } = watched;
   const { fleet, specs } = engines;
   const { contextMax, folder, device } = prepared;
-  model.history.loseAll(); // its pages went with the engines before
+  model.sessions.history.loseAll(); // its pages went with the engines before
   const deps = composeModel({
     ...text,
     ...watched,
@@ -385,7 +386,8 @@ async function loadHost(
     lifecycle,
     responses,
     cacheRecords,
-    history: model.history,
+    sessions: model.sessions,
+    sessionPolicy: sessionPolicyOf(config),
     fleet,
     specs,
     facts: {

@@ -32,7 +32,7 @@ import {
 } from "./open-model.ts";
 import { aboutOf, type ServedModel } from "./request/served-model.ts";
 import type { RunningServer, StartEvents } from "./running-server.ts";
-import { jobSettings, openKeys, originRules } from "./server-parts.ts";
+import { jobSettings, openKeys, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { startSeveral } from "./several.ts";
 import { version } from "./version.ts";
 
@@ -59,10 +59,25 @@ export async function startServer(
   const telemetryFor = (engines: RunningEngines): Telemetry =>
     openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, gap);
   const facts = Promise.withResolvers<TextFacts>();
-  const starting = startWatchedEngines(config, prepared, facts.promise, events, telemetryFor, (reason) => {
-    lifecycle.becomeLost(reason);
-    lost.resolve(reason);
-  });
+  const watchedEvents: StartEvents = {
+    ...events,
+    onProgress: (progress) => {
+      const { stage, bytesDone: doneBytes, bytesTotal: totalBytes } = progress;
+      lifecycle.loading = { stage, doneBytes, totalBytes };
+      events.onProgress(progress);
+    },
+  };
+  const starting = startWatchedEngines(
+    config,
+    prepared,
+    facts.promise,
+    watchedEvents,
+    telemetryFor,
+    (reason) => {
+      lifecycle.becomeLost(reason);
+      lost.resolve(reason);
+    },
+  );
   const [jobsName] = prepared.names as [string];
   const openFront = predecessor === null ? () => Front.open(config, jobsName, lifecycle) : () => null;
   const opened = openWhileLoading(config, prepared, openFront, facts, starting);
@@ -173,6 +188,7 @@ function compose(
     compile: (source) => compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
     about: aboutOf(folder),
     cacheSaltFor: cacheSalts(config),
+    sessionPolicy: sessionPolicyOf(config),
     speaksParrot: config.parrotApi,
     reasoningField: config.reasoningField,
     version,

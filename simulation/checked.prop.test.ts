@@ -7,6 +7,7 @@ import { linearCost } from "../scheduler/cost/linear.ts";
 import { runs } from "../tests/support/property.ts";
 import { policies, policyNames } from "./baselines/policies.ts";
 import { deviceSpec } from "./factories.ts";
+import { noiseNames, noises } from "./noise.ts";
 import { type Fault, simulate } from "./simulator.ts";
 import type { Workload } from "./workload.ts";
 import { agentSessions, agentWorkload } from "./workloads/agents.ts";
@@ -66,18 +67,19 @@ const asked = fc.record({
   linkDelayMs: fc.constantFrom(0, 0.2, 30),
   faults: fc.array(fault, { maxLength: 4 }),
   isPublic: fc.boolean(),
+  noise: fc.constantFrom(null, ...noiseNames),
 });
 
 /** Regression: a chat that cannot keep its target waited beside an offline prompt that made way for it. */
 const slowAtOnce: Fault = { kind: "slow", factor: 20, atMs: 0, engine: 0 as EngineId };
 const machine = { policy: "ours", engines: 1, pages: 640, slots: null, linkDelayMs: 0 } as const;
 const load = { kinds: ["mixed"], seed: 0, calls: 8, callsPerSecond: 1 as const };
-const found = { ...load, ...machine, faults: [slowAtOnce], isPublic: false };
+const found = { ...load, ...machine, faults: [slowAtOnce], isPublic: false, noise: null };
 
 test("the scheduler keeps its promises", () => {
   const rule = fc.property(
     asked,
-    ({ kinds, policy, engines, pages, slots, linkDelayMs, faults, isPublic, ...rest }) => {
+    ({ kinds, policy, engines, pages, slots, linkDelayMs, faults, isPublic, noise, ...rest }) => {
       const states = slots === null ? {} : { states: { slots, bytes: 1 } };
       const device = {
         profile: linearCost(5, 0.05),
@@ -97,6 +99,7 @@ test("the scheduler keeps its promises", () => {
         devices: Array.from({ length: engines }, () => device),
         seed: rest.seed,
         linkDelayMs,
+        noise: noise === null ? null : noises[noise],
         faults: faults.filter(({ engine }) => engine < engines),
         checks: true,
       });

@@ -33,7 +33,7 @@ function checks(policy: Policy): Checks {
     record: null,
   };
   const host = new SimulatedHost(setup, new EventClock(), nobody);
-  return new Checks(policy, [host], new Fleet([{ link: host, spec }]));
+  return new Checks(policy, [host], new Fleet([{ link: host, spec }]), 0.2);
 }
 
 function chunk(id: number, start: number, count: number, pages: readonly number[]): Chunk {

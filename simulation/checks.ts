@@ -3,6 +3,7 @@ import type { EngineId, Step } from "../scheduler/core.ts";
 import { shapeOf } from "../scheduler/cost/cost-model.ts";
 import { servedAdmission } from "../scheduler/engine/admission-rule.ts";
 import { BUCKET, COST_MIN } from "../scheduler/engine/queue/response-ratio.ts";
+import { causeIndex, totalMs } from "../scheduler/explain/causes.ts";
 import type { Fleet } from "../scheduler/fleet/fleet.ts";
 import { checkIndex } from "../scheduler/fleet/integrity.ts";
 import { objectives } from "../scheduler/objective.ts";
@@ -17,6 +18,9 @@ import type { SimulatedHost } from "./simulated-host.ts";
  */
 const PATIENCE_MS = 60_000;
 
+/** Rounding of sums of times. */
+const ROUNDING_MS = 1e-3;
+
 /** Events between two walks through all records; a walk per event would dominate a simulation. */
 const WALK_EVERY = 64;
 
@@ -28,13 +32,14 @@ const WALK_EVERY = 64;
  * chunks within the limits of device and policy.
  * At every admission: first come, first served, if the policy says so. By response ratio, no other call of
  * the same tenant has waited out of proportion.
- * At every end: the expected number of tokens.
+ * At every end: the expected number of tokens, and a cause for all of the time since the arrival.
  * At the end: no call waits or runs, no work is left, and no page counts as cached that is not.
  */
 export class Checks {
   readonly #policy: Policy;
   readonly #hosts: readonly SimulatedHost[];
   readonly #fleet: Fleet;
+  readonly #linkDelayMs: number;
   #events = 0;
   #nowMs = 0;
   /**
@@ -47,8 +52,9 @@ export class Checks {
   /** Calls sent to an engine and not admitted yet, with the time of sending, by engine. */
   readonly #waiting: readonly Map<SimulatedClient, number>[];
 
-  constructor(policy: Policy, hosts: readonly SimulatedHost[], fleet: Fleet) {
+  constructor(policy: Policy, hosts: readonly SimulatedHost[], fleet: Fleet, linkDelayMs: number) {
     this.#policy = policy;
+    this.#linkDelayMs = linkDelayMs;
     this.#fleet = fleet;
     this.#hosts = hosts;
     this.#admitted = hosts.map(() => -1);
@@ -120,12 +126,36 @@ export class Checks {
   ended(call: SimulatedClient): void {
     const { arrival, tokens, finish, promptTokens, engine } = call;
     this.#leaves(call);
+    this.#explained(call);
     if (finish?.kind !== "stop" && finish?.kind !== "length") return;
     const { contextMax, pages, pageTokens } = this.#hosts[engine ?? 0]!.spec;
     const room = Math.min(contextMax, pages * pageTokens) - promptTokens;
     assert(
       tokens.length === Math.min(arrival.outputTokens, room),
       "an answer has as many tokens as were to come",
+    );
+  }
+
+  /**
+   * Checks that each cause has some time or none, and that all of them have the call's. Of a call that stays on one
+   * engine, messages take what the link does: the engine accounts for each instant once.
+   */
+  #explained({ story, arrivedMs, finishedMs, firstMs, finish, placements }: SimulatedClient): void {
+    assert(story !== null, "an end comes with its story");
+    const { ms, first } = story;
+    for (const parts of first === null ? [ms] : [ms, first.ms])
+      assert(
+        parts.every((part) => part >= 0),
+        "no cause has less than no time",
+      );
+    assert(Math.abs(totalMs(ms) - (finishedMs - arrivedMs)) < ROUNDING_MS, "causes add up to the whole");
+    if (first !== null && firstMs !== null)
+      assert(Math.abs(totalMs(first.ms) - (firstMs - arrivedMs)) < ROUNDING_MS, "and to the first token");
+    if (placements !== 1 || (finish?.kind !== "stop" && finish?.kind !== "length")) return;
+    const linkMs = ms[causeIndex.handing_over]!;
+    assert(
+      Math.abs(linkMs - 2 * this.#linkDelayMs) < ROUNDING_MS,
+      "the engine accounts for each instant once",
     );
   }
 

@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { TokenId } from "../base/token.ts";
 import { type EngineId, type Finish, greedySampling, type SequenceSpec } from "../scheduler/core.ts";
+import type { Story } from "../scheduler/explain/sequence-story.ts";
 import type { SequenceListener } from "../scheduler/fleet/fleet.ts";
 import type { PlacementReason } from "../scheduler/fleet/placement.ts";
 import type { RequestRecord } from "./report.ts";
@@ -32,6 +33,10 @@ export class SimulatedClient implements SequenceListener {
   longestGapMs = 0;
   finish: Finish | null = null;
   finishedMs = 0;
+  /** Its time by cause, once it has ended. */
+  story: Story | null = null;
+  /** Number of times that it was sent to an engine. */
+  placements = 0;
   readonly #clock: Clock;
   readonly #observer: ClientObserver;
 
@@ -64,8 +69,9 @@ export class SimulatedClient implements SequenceListener {
     this.#observer.onToken(this, token, gapMs);
   }
 
-  onFinish(finish: Finish): void {
+  onFinish(finish: Finish, _: unknown, story: Story): void {
     this.finish = finish;
+    this.story = story;
     this.finishedMs = this.#clock.nowMs();
     this.#observer.onFinish(this);
   }

@@ -158,7 +158,9 @@ class Simulation implements ClientObserver, HostObserver {
     this.#fleet =
       record === undefined ? new Fleet(members, options) : new RecordedFleet(members, options, record);
     const isChecked = setup.checks === true;
-    this.#checks = isChecked ? new Checks(policy, this.#hosts, this.#fleet) : null;
+    this.#checks = isChecked
+      ? new Checks(policy, this.#hosts, this.#fleet, setup.linkDelayMs ?? LINK_DELAY_MS)
+      : null;
   }
 
   run(): SimulationReport {
@@ -308,6 +310,7 @@ class Simulation implements ClientObserver, HostObserver {
     const call = this.#calls[sampling.seed[0]]!;
     call.engine = engine;
     call.reason = this.#reason;
+    call.placements += 1;
     this.#checks?.sent(call);
     this.#history.note(this.#clock.nowMs(), PLACED, id, engine);
   }

@@ -7,6 +7,13 @@ import type { Masks } from "./masks.ts";
 import { closingToken, type ThoughtsState, thoughtsAfter, thoughtsAtStart } from "./thoughts.ts";
 import { type Mask, tokenBytes } from "./vocabulary.ts";
 
+/** State of a matcher after some tokens; it serves once. */
+export interface MatcherMark {
+  readonly length: number;
+  readonly state: Place;
+  readonly thoughts: ThoughtsState | null;
+}
+
 /** Sequence under a grammar, read token by token. Its state is a function of the accepted tokens alone. */
 export class Matcher {
   readonly #parser: Parser;
@@ -101,6 +108,18 @@ export class Matcher {
   #thoughtsAfter(thoughts: ThoughtsState | null, token: number): ThoughtsState | null {
     if (thoughts === null) return null;
     return thoughtsAfter(thoughts, this.#limit!, token, tokenBytes(this.#masks.vocabulary, token));
+  }
+
+  /** Returns the state after the tokens so far, to which `goBack` returns. */
+  mark(): MatcherMark {
+    return { length: this.#length, state: copyOf(this.#state), thoughts: this.#thoughts };
+  }
+
+  /** Removes the tokens that were accepted since the mark. */
+  goBack({ length, state, thoughts }: MatcherMark): void {
+    this.#length = length;
+    this.#state = state;
+    this.#thoughts = thoughts;
   }
 
   /** Removes the last `count` tokens by reading all tokens before them again. */

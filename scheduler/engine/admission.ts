@@ -1,4 +1,6 @@
 import type { Objective } from "../core.ts";
+import type { WaitReason } from "../explain/lane-waits.ts";
+import type { TimeAccounts } from "../explain/time-accounts.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import { youngestPaused } from "./preemption.ts";
 import type { ReportBuilder } from "./report-builder.ts";
@@ -38,15 +40,23 @@ export class Admission {
   readonly #table: SequenceTable;
   readonly #loads: TierLoads | null;
   readonly #reports: ReportBuilder;
+  readonly #accounts: TimeAccounts;
   #isBlocked = false;
   /** The first online sequence that had no room of late. */
   #lacking: Sequence | null = null;
 
-  constructor(options: EngineOptions, table: SequenceTable, loads: TierLoads | null, reports: ReportBuilder) {
+  constructor(
+    options: EngineOptions,
+    table: SequenceTable,
+    loads: TierLoads | null,
+    reports: ReportBuilder,
+    accounts: TimeAccounts,
+  ) {
     this.#options = options;
     this.#table = table;
     this.#loads = loads;
     this.#reports = reports;
+    this.#accounts = accounts;
   }
 
   /** True if a sequence had no room of late, and a paused one could make some. */
@@ -87,14 +97,20 @@ export class Admission {
       const sequence = queue.peek(nowMs, this.#stepNumber(), declined);
       if (sequence === null) return this.#none(queue.hasPassed);
       if (this.#makesWay(sequence, declined, nowMs)) {
+        this.#accounts.refused(sequence, "other_lane");
         declined.add(sequence.objective.name);
         continue;
       }
       if (running.length >= admission.sequencesMax) {
+        this.#accounts.refused(sequence, "slots");
         this.#lacks(sequence);
         return this.#none(true);
       }
       if (before !== null && !this.#mayOvertake(sequence, before, nowMs)) {
+        this.#accounts.refused(
+          sequence,
+          before.objective === sequence.objective ? "other_prompts" : "other_lane",
+        );
         if (!queue.separatesObjectives) return this.#none(false);
         declined.add(sequence.objective.name);
         continue;
@@ -103,7 +119,7 @@ export class Admission {
       const { pageTokens } = kvCache.pool;
       const shared = admission.rule.findInFlightPrefix(sequence, prompts, pageTokens, sharedTokensMin);
       if (shared !== null) {
-        queue.park(sequence, shared.owner, shared.tokens);
+        queue.park(sequence, shared.owner, shared.tokens, false);
         kvCache.wantCheckpoint(shared.owner, shared.tokens);
         this.#reports.waits(sequence.id, shared.owner.id);
         parked += 1;
@@ -115,7 +131,7 @@ export class Admission {
       const hasRoom = (): boolean => kvCache.fits(sequence, isAlone ? 0 : this.#headroom());
       const load = this.#loads?.claim(sequence, hasRoom) ?? null;
       if (load !== null) {
-        queue.park(sequence, load.owner, load.tokens);
+        queue.park(sequence, load.owner, load.tokens, true);
         this.#reports.waits(sequence.id, load.owner.id);
         parked += 1;
         continue;
@@ -126,6 +142,7 @@ export class Admission {
       const offered = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
       const tokens = step.partOf(sequence, offered);
       if (tokens === 0) {
+        this.#accounts.refused(sequence, fullBy(prompts, sequence));
         if (!queue.separatesObjectives || (objective.isOffline && this.#isDue(sequence, nowMs)))
           return this.#none(false);
         declined.add(sequence.objective.name);
@@ -133,6 +150,7 @@ export class Admission {
       }
       const isAged = queue.isAged(sequence, nowMs);
       if (!budget.admits(sequence, isAged)) {
+        this.#accounts.refused(sequence, "slots");
         if (queue.pass(sequence)) continue;
         return this.#none(false);
       }
@@ -141,6 +159,7 @@ export class Admission {
       // Held pages are kept from waiting sequences, unless nothing else runs.
       while (!fits && isAlone && kvCache.releaseOldestHeld()) fits = kvCache.fits(sequence, 0);
       if (!fits && !isAlone) {
+        this.#accounts.refused(sequence, "memory");
         this.#lacks(sequence);
         if (!isAged && queue.pass(sequence)) continue;
         return this.#none(true);
@@ -214,4 +233,10 @@ export class Admission {
     const { watermark, rule } = this.#options.admission;
     return rule.headroom(running.length) + Math.ceil(watermark * kvCache.pool.pagesTotal);
   }
+}
+
+/** The reason for which a step without room for a sequence has none: its lane's prompts, or those of other lanes. */
+function fullBy(prompts: readonly Sequence[], { objective }: Sequence): WaitReason {
+  const isOthers = prompts.length > 0 && prompts.every((prompt) => prompt.objective !== objective);
+  return isOthers ? "other_lane" : "other_prompts";
 }

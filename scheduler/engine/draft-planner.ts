@@ -29,9 +29,9 @@ interface ChunkDraft extends OfferedDraft {
  * drawn in its place (speculation). The engine keeps the draws up to the first that differs from its draft.
  * Every row is that of a single step after the same tokens, so that the text does not depend on drafts.
  *
- * The budget decides how many are worth their time (step/draft-rule.ts). These sequences have none: those with
- * a constraint, whose masks follow drawn tokens; those of models with recurrent states, which cannot be taken
- * back; and those that pool, or ask for log probabilities of their prompt.
+ * The budget decides how many are worth their time (step/draft-rule.ts). The device cuts a draft that leaves
+ * its grammar (gpu/constrained-device.ts). These sequences have none: those of models with recurrent states,
+ * which cannot be taken back; and those that pool, or ask for log probabilities of their prompt.
  */
 export class DraftPlanner {
   readonly #spec: DeviceSpec;
@@ -86,7 +86,7 @@ export class DraftPlanner {
 
   #offer(sequence: Sequence): OfferedDraft | null {
     const { spec, length, tokensLeft, isDecoding } = sequence;
-    if (!isDecoding || spec.constraint !== undefined) return null;
+    if (!isDecoding) return null;
     // The row after the last known token draws one as well.
     const room = Math.min(tokensLeft, lengthLimit(this.#spec) - length) - 1;
     const most = Math.min(spec.draftTokensMax ?? DRAFT_MAX, DRAFT_MAX, room);

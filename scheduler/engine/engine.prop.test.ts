@@ -170,6 +170,7 @@ const services: fc.Arbitrary<Service> = fc.record({
       remainingMs: fc.constantFrom(0, 10, 100),
     }),
   ),
+  session: fc.constantFrom(null, null, { id: 1, parent: null }, { id: 2, parent: 1 }),
 });
 
 const bit = fc.nat({ max: VOCABULARY - 1 });

@@ -440,7 +440,7 @@ test("tokens that are forced to follow one are computed together, with what is l
   const text = Array.from({ length: 21 }, (_, position) => (position % 10 === 0 ? 0 : 1));
   const chunks = (topLogprobs: number | null): number[] => {
     const harness = new EngineHarness({ vocabulary, spec: { vocabSize: 2 } });
-    harness.submit({ ...spec, sampling: { ...spec.sampling, topLogprobs } });
+    harness.submit({ ...spec, draftTokensMax: 0, sampling: { ...spec.sampling, topLogprobs } });
     harness.finish();
     expect(harness.outcomes[0]).toEqual({ cachedTokens: 0, tokens: text, finish: { kind: "length" } });
     return harness.steps.map((step) => step.chunks[0]!.tokens.length);

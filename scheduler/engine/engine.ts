@@ -3,10 +3,11 @@ import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { LowerTier } from "../cache/lower-tier.ts";
-import type { Chunk, Finish, Sampled, SequenceSpec, StepResult, TokenLogprobs } from "../core.ts";
-import { type EngineCosts, promptMs, shapeOf } from "../cost/cost-model.ts";
+import type { Chunk, Finish, Sampled, SequenceId, SequenceSpec, StepResult, TokenLogprobs } from "../core.ts";
+import { type EngineCosts, promptMs, type StepShape, shapeOf } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
 import type { Device } from "../device.ts";
+import { TimeAccounts, type TimedChunk } from "../explain/time-accounts.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
 import { checkCounts } from "./integrity.ts";
@@ -26,6 +27,8 @@ import { TierLoads } from "./tier-loads.ts";
  * check.
  */
 const CHECK_EVERY_MS = 10_000;
+/** Time between two reports of the accounts of running sequences. */
+const ACCOUNTS_EVERY_MS = 1000;
 
 /**
  * The loop of one device: plan, start; apply, report, and again. The sequence table (sequence-table.ts) has
@@ -47,6 +50,7 @@ export class Engine {
   /** Null: there is no lower tier. */
   readonly #loads: TierLoads | null;
   readonly #planner: Planner;
+  readonly #accounts: TimeAccounts;
 
   /** The step in flight; null: there is none. */
   #current: PlannedStep | null = null;
@@ -56,6 +60,8 @@ export class Engine {
   /** True if no step has run since the records were checked. */
   #isChecked = true;
   #nextCheckMs = Number.NEGATIVE_INFINITY;
+  /** Time of the last report of accounts. */
+  #accountsMs = Number.NEGATIVE_INFINITY;
 
   constructor(
     device: Device,
@@ -67,7 +73,7 @@ export class Engine {
   ) {
     const { spec } = device;
     const options = resolveOptions(settings, spec);
-    const { queue: order, admission, cache } = options;
+    const { queue: order, admission, cache, batch } = options;
     const epoch = options.kvEvents ? options.epoch : null;
     // A prompt begins from a state, which the tier does not keep; and baselines have caches of their own.
     const used = spec.states === undefined && cache === null ? tier : null;
@@ -76,11 +82,20 @@ export class Engine {
       computeMs: (tokens, context) => promptMs(costs, tokens, context),
       displaces: (sequence) => kvCache.displaces(sequence),
     });
-    const queue = new WaitQueue(orderOf(order, gate), kvCache);
+    const accounts = new TimeAccounts(clock, costs, batch.kind === "time" ? batch.tbtMs : null);
+    const queue = new WaitQueue(orderOf(order, gate), kvCache, accounts);
     const reports = new ReportBuilder(options.trace);
     const onDone = (): void => this.#loaded();
     const loads = used === null ? null : new TierLoads({ tier: used, clock, costs, kvCache, queue, onDone });
-    const table = new SequenceTable({ clock, kvCache, queue, loads, reports, rule: admission.rule });
+    const table = new SequenceTable({
+      clock,
+      kvCache,
+      queue,
+      loads,
+      reports,
+      accounts,
+      rule: admission.rule,
+    });
     this.#device = device;
     this.#clock = clock;
     this.#options = options;
@@ -88,10 +103,11 @@ export class Engine {
     this.#costs = costs;
     this.#reports = reports;
     this.#table = table;
+    this.#accounts = accounts;
     const hints = new PrefixHints(kvCache, spec, costs);
     this.#hints = hints;
     this.#loads = loads;
-    this.#planner = new Planner({ spec, clock, options, costs, table, hints, loads, reports });
+    this.#planner = new Planner({ spec, clock, options, costs, table, hints, loads, reports, accounts });
   }
 
   /** True if a step is in flight, or sequences are there that are not paused. */
@@ -205,6 +221,8 @@ export class Engine {
     }
     this.#current = null;
     this.#table.kvCache.endCopies();
+    const shape = shapeOf(current.step);
+    this.#accounts.stepEnded(current.startMs, shape, result.kind, largestPrompt(current));
     const warmed = this.#hints.done(result.kind === "done");
     if (warmed !== null) this.#reports.warmed(warmed.hint, warmed.tokens);
     if (result.kind === "done") this.#apply(current, result.sampled);
@@ -215,7 +233,7 @@ export class Engine {
         current.planned.map((chunk) => chunk.sequence),
         result.reason,
       );
-    this.#record(current, result);
+    this.#record(current, result, shape);
     if (this.#options.integrity === "always") this.checkIntegrity();
     this.#tell();
     this.run();
@@ -243,45 +261,53 @@ export class Engine {
     all: readonly Sampled[],
   ): void {
     const drawn = all.slice(0, all.length - draft.length);
+    const known = sequence.length;
     // The device left the last token out, which the next step computes to draw from it.
-    const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
+    const isDeferred = drawn.some(({ kind }) => kind === "deferred");
+    const count = isDeferred ? most - 1 : most;
+    this.#accounts.chunkEnded(sequence, timed(chunk), isDeferred);
     this.#table.kvCache.computed(sequence, count);
     const failed = drawn.find((one) => one.kind === "failed");
     if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
     else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
-    const right = draft.length > 0 ? this.#follow(sequence, draft, all.slice(-draft.length)) : 0;
+    const right = draft.length > 0 ? this.#follow(sequence, known, draft, all.slice(-draft.length)) : 0;
     this.#table.advanced(sequence, 1 + right);
   }
 
   /**
-   * Keeps the draws after a draft up to the first that differs from the next drafted token. Returns the number
-   * of right ones.
+   * Keeps the draws after a draft, which follows the first `known` tokens, up to the first that differs from
+   * the next drafted token. Returns the number of right ones.
    */
-  #follow(sequence: Sequence, draft: readonly TokenId[], drawn: readonly Sampled[]): number {
+  #follow(sequence: Sequence, known: number, draft: readonly TokenId[], all: readonly Sampled[]): number {
+    // The device has cut the rest off.
+    const end = all.findIndex(({ kind }) => kind === "deferred");
+    const drawn = end < 0 ? all : all.slice(0, end);
     let right = 0;
     while (
-      right < draft.length &&
+      right < drawn.length &&
       sequence.state === "running" &&
-      sequence.tokens[sequence.length - 1] === draft[right]
+      known + right < sequence.length &&
+      sequence.tokens[known + right] === draft[right]
     ) {
       const one = drawn[right]!;
       right += 1;
       this.#table.kvCache.computed(sequence, 1);
-      if (one.kind === "token") this.#append(sequence, one.token, one.logprobs);
-      else {
-        assert(one.kind === "failed", "rows after drafts draw tokens");
-        this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
-      }
+      if (one.kind === "failed") this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
+      else this.#appendAll(sequence, one);
     }
-    this.#reports.checked(sequence.id, draft.length, right);
+    if (drawn.length > 0) {
+      this.#reports.checked(sequence.id, drawn.length, right);
+      this.#accounts.checked(sequence, drawn.length, right);
+    }
     this.#table.dropDrafts(sequence);
     return right;
   }
 
   /** Discards an aborted step: its chunks are planned again, after the work that it was aborted for. */
-  #forgo({ planned }: PlannedStep): void {
-    for (const { sequence } of planned) {
+  #forgo({ planned, step }: PlannedStep): void {
+    for (const [index, { sequence }] of planned.entries()) {
+      this.#accounts.chunkEnded(sequence, timed(step.chunks[index]!), false);
       if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, true);
       else this.#table.dropDrafts(sequence);
     }
@@ -317,10 +343,15 @@ export class Engine {
         if (hidden !== null) this.#table.end(sequence, { kind: "pooled", hidden }, true);
         continue;
       }
-      assert(one.kind === "token", "a row that failed ends its sequence");
-      if (!this.#append(sequence, one.token, one.logprobs)) return;
-      for (const token of one.forced ?? []) if (!this.#append(sequence, token, null)) return;
+      if (!this.#appendAll(sequence, one)) return;
     }
+  }
+
+  /** Appends a drawn token, and those that are forced to follow it. False: the sequence has ended with one. */
+  #appendAll(sequence: Sequence, one: Sampled): boolean {
+    assert(one.kind === "token", "a row that failed ends its sequence");
+    if (!this.#append(sequence, one.token, one.logprobs)) return false;
+    return (one.forced ?? []).every((token) => this.#append(sequence, token, null));
   }
 
   /** Appends one token to a sequence's output. False: the sequence has ended with it. */
@@ -351,14 +382,22 @@ export class Engine {
     }
   }
 
-  #record({ step, startMs, planned, pagesUsed, deadlineMs }: PlannedStep, result: StepResult): void {
+  #record(
+    { step, startMs, planned, pagesUsed, deadlineMs }: PlannedStep,
+    result: StepResult,
+    shape: StepShape,
+  ): void {
     const { pagesTotal } = this.#table.kvCache.pool;
     const endMs = this.#clock.nowMs();
     if (endMs > deadlineMs) this.#reports.isLate();
     const deviceMs = result.kind === "done" ? result.deviceMs : 0;
     // A deferred row's token is not computed.
     const isWhole = result.kind === "done" && !result.sampled.some(({ kind }) => kind === "deferred");
-    if (isWhole && deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
+    if (isWhole && deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shape, endMs - startMs);
+    if (endMs >= this.#accountsMs + ACCOUNTS_EVERY_MS) {
+      this.#accountsMs = endMs;
+      this.#table.tellAccounts();
+    }
     const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
     this.#reports.stepDone(step, times, (index) => {
       const { start, tokens, drafted = 0 } = step.chunks[index]!;
@@ -371,4 +410,19 @@ export class Engine {
     const { kvEvents, cache } = this.#table.kvCache;
     this.#emit(this.#reports.report(this.#table.load(), kvEvents?.take(cache) ?? null));
   }
+}
+
+function timed({ start, tokens, drafted = 0 }: Chunk): TimedChunk {
+  return { start, tokens: tokens.length - drafted, drafted };
+}
+
+/** The sequence with most tokens of a prompt in a step; null: there is none. */
+function largestPrompt({ planned }: PlannedStep): SequenceId | null {
+  let largest: PlannedChunk | null = null;
+  for (const chunk of planned) {
+    const { sequence, count } = chunk;
+    if (sequence.generated > 0 && sequence.isDecoding) continue;
+    if (count > (largest?.count ?? 0)) largest = chunk;
+  }
+  return largest?.sequence.id ?? null;
 }

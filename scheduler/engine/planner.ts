@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Chunk, Step } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
+import type { TimeAccounts } from "../explain/time-accounts.ts";
 import { Admission } from "./admission.ts";
 import { DraftPlanner } from "./draft-planner.ts";
 import type { EngineOptions } from "./engine-options.ts";
@@ -38,6 +39,7 @@ export interface PlannerParts {
   /** Null: there is no lower tier. */
   readonly loads: TierLoads | null;
   readonly reports: ReportBuilder;
+  readonly accounts: TimeAccounts;
 }
 
 /**
@@ -79,7 +81,7 @@ export class Planner {
   constructor(parts: PlannerParts) {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
-    this.#admission = new Admission(parts.options, parts.table, parts.loads, parts.reports);
+    this.#admission = new Admission(parts.options, parts.table, parts.loads, parts.reports, parts.accounts);
     this.#drafts = new DraftPlanner(parts.spec, parts.options.drafts, parts.table.kvCache);
   }
 
@@ -93,7 +95,15 @@ export class Planner {
 
   /** Decides the next step; null if there is nothing to compute now. */
   plan(): PlannedStep | null {
-    const { clock, table, loads } = this.#parts;
+    const { accounts } = this.#parts;
+    accounts.beginPlan();
+    const planned = this.#plan();
+    accounts.endPlan();
+    return planned;
+  }
+
+  #plan(): PlannedStep | null {
+    const { clock, table, loads, accounts } = this.#parts;
     const { kvCache, queue } = table;
     // A sequence may need all pages there are if no other runs.
     if (table.running.length > 0) loads?.begin(this.#headroom());
@@ -109,6 +119,7 @@ export class Planner {
       for (const pass of this.#rule.passes(kvCache.pagesAvailable, kvCache.pool.pagesTotal)) {
         // A sequence that was just preempted for want of pages must not come back in the same step.
         if (pass.hasDecodes) mayAdmit = !securePages(table);
+        if (!mayAdmit) accounts.admitsNone();
         const builder = this.#fill(pass, nowMs, mayAdmit);
         const warm = pass.hasDecodes && pass.hasPrompts ? this.#planWarm(builder) : null;
         if (warm === null) this.#drafts.add(builder);

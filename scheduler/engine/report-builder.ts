@@ -1,7 +1,14 @@
 import type { TokenId } from "../../base/token.ts";
 import type { KvEvents } from "../cache/kv-event-log.ts";
 import type { Finish, SequenceId, Step, TokenLogprobs } from "../core.ts";
-import type { CheckedDraft, EngineLoad, EngineReport, PromptLogprobs, StartedSequence } from "../messages.ts";
+import type {
+  CheckedDraft,
+  EngineLoad,
+  EngineReport,
+  PromptLogprobs,
+  SequenceAccount,
+  StartedSequence,
+} from "../messages.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepNote, StepTrace } from "./trace.ts";
 
@@ -70,6 +77,7 @@ export class ReportBuilder {
   #prompts: PromptLogprobs[] = [];
   #progress: { sequence: SequenceId; tokens: number }[] = [];
   #checked: CheckedDraft[] = [];
+  #accounts: SequenceAccount[] = [];
 
   /** `trace` is called with every step that is done. */
   constructor(trace: ((step: StepTrace) => void) | null) {
@@ -172,6 +180,11 @@ export class ReportBuilder {
     totals.acceptedByPlace = byPlace;
   }
 
+  /** Records the account of a sequence. */
+  account({ id, account }: Sequence, at: SequenceAccount["at"]): void {
+    this.#accounts.push({ sequence: id, at, account: account.state(at === "ended") });
+  }
+
   /** Records offline decodes that are left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
@@ -216,6 +229,7 @@ export class ReportBuilder {
       prompts: this.#prompts,
       progress: this.#progress,
       checked: this.#checked,
+      accounts: this.#accounts,
       load: { ...now, ...this.#totals },
       kvEvents,
     };
@@ -231,6 +245,7 @@ export class ReportBuilder {
     this.#prompts = [];
     this.#progress = [];
     this.#checked = [];
+    this.#accounts = [];
     return report;
   }
 

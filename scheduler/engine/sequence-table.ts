@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { Finish, PageMove, SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { TimeAccounts } from "../explain/time-accounts.ts";
 import { raised } from "../objective.ts";
 import type { AdmissionRule } from "./admission-rule.ts";
 import { checkEngine } from "./integrity.ts";
@@ -21,6 +22,7 @@ export interface SequenceTableParts {
   /** Null: there is no lower tier. */
   readonly loads: TierLoads | null;
   readonly reports: ReportBuilder;
+  readonly accounts: TimeAccounts;
   readonly rule: Pick<AdmissionRule, "backOffSteps">;
 }
 
@@ -33,6 +35,8 @@ interface KindAverages {
   answerTokens: number;
 }
 
+/** Most accounts of running and waiting sequences in a report. */
+const ACCOUNTS_MAX = 512;
 /** Expected tokens of an answer, until one has ended. */
 const ANSWER_GUESS = 64;
 
@@ -51,6 +55,7 @@ export class SequenceTable {
   readonly #clock: Clock;
   readonly #loads: TierLoads | null;
   readonly #reports: ReportBuilder;
+  readonly #accounts: TimeAccounts;
   readonly #rule: SequenceTableParts["rule"];
   readonly #sequences = new Map<SequenceId, Sequence>();
   readonly #running: Sequence[] = [];
@@ -65,12 +70,13 @@ export class SequenceTable {
   /** Average uncached tokens of streams' prompts; 0: there was none. */
   #streamTokens = 0;
 
-  constructor({ clock, kvCache, queue, loads, reports, rule }: SequenceTableParts) {
+  constructor({ clock, kvCache, queue, loads, reports, accounts, rule }: SequenceTableParts) {
     this.#clock = clock;
     this.kvCache = kvCache;
     this.queue = queue;
     this.#loads = loads;
     this.#reports = reports;
+    this.#accounts = accounts;
     this.#rule = rule;
   }
 
@@ -152,6 +158,7 @@ export class SequenceTable {
 
   resume(sequence: Sequence): void {
     if (!sequence.isPaused) return;
+    this.#accounts.resumes(sequence);
     sequence.isPaused = false;
     this.#paused -= 1;
     if (sequence.state === "running") return;
@@ -186,6 +193,7 @@ export class SequenceTable {
     this.#waits(sequence, -sequence.length);
     insertByArrival(this.#running, sequence);
     this.#reports.admitted(sequence, matched, tierTokens);
+    this.#accounts.admits(sequence);
     if (!sequence.wasStarted) {
       const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
       learnt.computedShare += (sequence.behind / sequence.length - learnt.computedShare) * LATELY;
@@ -213,6 +221,7 @@ export class SequenceTable {
   preempt(victim: Sequence): void {
     this.#reports.loadChanged();
     this.#reports.preempted(victim.id);
+    this.#accounts.preempts(victim);
     victim.preemptions += 1;
     victim.stepsUntil = this.#reports.nextStep + this.#rule.backOffSteps(victim.preemptions);
     this.#free(victim, true, false);
@@ -223,6 +232,8 @@ export class SequenceTable {
 
   /** Appends a sampled token, and charges the sequence's tenant for it. */
   drew(sequence: Sequence, token: TokenId): void {
+    this.#accounts.drew(sequence, sequence.pacing.lastTokenMs);
+    if (sequence.generated === 0) this.#reports.account(sequence, "first");
     sequence.pacing.lastTokenMs = this.#clock.nowMs();
     sequence.queued.counter?.chargeOutput();
     sequence.append(token);
@@ -250,6 +261,8 @@ export class SequenceTable {
   /** Returns a sequence that was never admitted to the fleet; one that was admitted stays. */
   giveBack(sequence: Sequence): void {
     if (sequence.goesOn) return;
+    this.#accounts.ends(sequence);
+    this.#reports.account(sequence, "ended");
     this.#remove(sequence, true);
     this.#reports.returned(sequence.id);
   }
@@ -268,11 +281,24 @@ export class SequenceTable {
 
   /** Ends a sequence in any state. `keep`: its computed pages go to the cache. */
   end(sequence: Sequence, finish: Finish, keep: boolean): void {
+    this.#accounts.ends(sequence);
+    this.#reports.account(sequence, "ended");
     this.#remove(sequence, keep);
     const isWhole = finish.kind === "stop" || finish.kind === "length";
     const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
     if (isWhole) learnt.answerTokens += (sequence.generated - learnt.answerTokens) * LATELY;
     this.#reports.ended(sequence.id, finish);
+  }
+
+  /** Reports the accounts of sequences as of now. */
+  tellAccounts(): void {
+    let left = ACCOUNTS_MAX;
+    for (const sequence of this.#sequences.values()) {
+      if (left === 0) return;
+      left -= 1;
+      this.#accounts.settle(sequence);
+      this.#reports.account(sequence, "now");
+    }
   }
 
   #enqueue(sequence: Sequence): void {

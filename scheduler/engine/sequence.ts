@@ -12,6 +12,7 @@ import {
   type Service,
 } from "../core.ts";
 import type { SequenceDrafts } from "../draft/sequence-drafts.ts";
+import { TimeAccount } from "../explain/time-account.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
 import { Pool } from "./pool.ts";
 import type { ArrivalList } from "./queue/arrival-list.ts";
@@ -75,6 +76,8 @@ export class Sequence {
   readonly kv = new SequenceKv();
   readonly queued: QueueEntry = { bucket: null, counter: null, owner: null };
   readonly pacing: Pacing;
+  /** Its time by cause. Written by explain/. */
+  readonly account: TimeAccount;
 
   /** Its service now, which `serve` may raise; `spec` has the first one. */
   #service: Service;
@@ -121,6 +124,7 @@ export class Sequence {
     this.#objective = objectives[spec.service.objective];
     this.cacheKey = cacheKeyOf(spec);
     this.length = prompt.length + drawn.length;
+    this.account = new TimeAccount(arrivedMs, drawn.length === 0 ? 0 : this.length);
     this.pool = spec.pooling === undefined ? null : new Pool(spec.pooling, this.length);
     this.#tokens = new Int32Array(this.length + Math.min(spec.stop.tokensMax, 256));
     this.#tokens.set(prompt);

@@ -291,6 +291,7 @@ const services: fc.Arbitrary<Service> = fc.record({
   priority: fc.constantFrom(0, 0, -1, 5),
   taskGroup: fc.constant(null),
   program: fc.constantFrom(null, null, { id: 1, ageMs: 5, remainingMs: 10 }),
+  session: fc.constantFrom(null, null, { id: 1, parent: null }, { id: 2, parent: 1 }),
 });
 
 const specs: fc.Arbitrary<Unplaced> = fc

@@ -106,6 +106,7 @@ test("a report may have several tokens of a sequence: they are told in order", (
     progress: [],
     prompts: [],
     checked: [],
+    accounts: [],
     load: idleLoad(deviceSpec()),
     kvEvents: null,
   });

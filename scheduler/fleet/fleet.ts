@@ -15,6 +15,7 @@ import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
+import { SequenceStory, type Story } from "../explain/sequence-story.ts";
 import { type EngineLoad, type EngineMessage, type EngineReport, goneOn, idleLoad } from "../messages.ts";
 import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
@@ -45,8 +46,8 @@ export interface SequenceListener {
   /** Called with the tokens of a draft that was checked, and how many were right, before these come. */
   onDraft?(tokens: number, accepted: number): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
-  /** `drawn`: all tokens that the sequence drew, some perhaps after its abort. */
-  onFinish(finish: Finish, drawn: readonly TokenId[]): void;
+  /** `drawn`: all tokens that the sequence drew, some perhaps after its abort. `story`: its time by cause. */
+  onFinish(finish: Finish, drawn: readonly TokenId[], story: Story): void;
 }
 
 /** Place of a sequence's admission. */
@@ -104,6 +105,7 @@ interface ActiveSequence {
   /** Its service may be raised. */
   spec: Omit<SequenceSpec, "id" | "drawnTokens">;
   readonly listener: SequenceListener;
+  readonly story: SequenceStory;
   /** Its engine; null: it waits for one that is coming. */
   engine: EngineId | null;
   /** Tokens that its listener has: another engine continues after these. */
@@ -354,6 +356,8 @@ export class Fleet {
       const active = this.#active.get(sequence);
       if (active !== undefined) this.#news.push(() => active.listener.onDraft?.(tokens, accepted));
     }
+    for (const { sequence, at, account } of report.accounts)
+      this.#active.get(sequence)?.story.took(account, at === "first", nowMs);
     for (let i = 0; i < report.tokens.length; i++) {
       const active = this.#active.get(report.sequences[i]!);
       if (active === undefined) continue;
@@ -423,6 +427,11 @@ export class Fleet {
     this.tellNews();
   }
 
+  /** Time of a sequence by cause, up to now; null: it has ended. */
+  storyOf(id: SequenceId): Story | null {
+    return this.#active.get(id)?.story.now(this.#nowMs(), false) ?? null;
+  }
+
   /** Last loads, by EngineId. Totals continue when a lost engine is replaced. */
   loads(): readonly EngineLoad[] {
     return this.#engines.map(({ load }) => load);
@@ -461,6 +470,7 @@ export class Fleet {
       id,
       spec,
       listener,
+      story: new SequenceStory(this.#nowMs()),
       engine: null,
       drawn: [],
       isAnnounced: false,
@@ -507,6 +517,7 @@ export class Fleet {
     this.#options.onPlacement(id, placement);
     active.engine = placement.engine;
     active.isStarted = false;
+    active.story.placed(placement.engine, this.#nowMs());
     this.#send(placement.engine, { kind: "submit", sequence: specOf(active) });
     if (active.isPaused) this.#send(placement.engine, { kind: "pause", sequence: id });
   }
@@ -526,6 +537,7 @@ export class Fleet {
   #takeBack(active: ActiveSequence, reason: string): void {
     const { isStarted, isSuspect } = active;
     active.engine = null;
+    active.story.left("lost", this.#nowMs());
     this.#waiting += 1;
     active.losses += 1;
     active.isSuspect ||= isStarted;
@@ -571,6 +583,7 @@ export class Fleet {
     const active = this.#active.get(sequence);
     if (active === undefined) return;
     this.#dispatcher.ended(sequence, false);
+    active.story.left("returned", this.#nowMs());
     if (active.isAborted) this.#finish(sequence, { kind: "aborted" });
     else this.#begin(active, this.#dispatcher.placeAgain(specOf(active), this.#nowMs()));
   }
@@ -597,7 +610,8 @@ export class Fleet {
     const { engine, spec } = active;
     if (spec.isHeld === true && engine !== null && finish.kind !== "failed") this.#held.set(sequence, engine);
     this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
-    this.#news.push(() => active.listener.onFinish(finish, active.drawn));
+    const story = active.story.now(this.#nowMs(), true);
+    this.#news.push(() => active.listener.onFinish(finish, active.drawn, story));
     if (active === this.#trial) this.#endTrial();
   }
 

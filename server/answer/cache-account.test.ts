@@ -7,12 +7,13 @@ import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import { type EngineLink, Fleet } from "../../scheduler/fleet/fleet.ts";
+import { HashedTokens } from "../../scheduler/session/hashed-tokens.ts";
+import type { PastPrompt } from "../../scheduler/session/prompt-history.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 import { SimulatedTier } from "../../simulation/simulated-tier.ts";
 import { CacheAccount, type StartedPrompt } from "./cache-account.ts";
 import { briefOutcome, type CacheOutcome, endOf } from "./cache-outcome.ts";
-import type { PastPrompt } from "./prompt-history.ts";
 
 interface Rig {
   readonly fleet: Fleet;
@@ -87,7 +88,16 @@ function rig(spec: Partial<DeviceSpec> = {}, engines = 1, hasTier = false): Rig 
       let outcome: CacheOutcome | null = null;
       let past: PastPrompt | null = null;
       let isDone = false;
-      const started = { tokens, tenant, salt, hasLogprobs: false, isKept: true, ...changes };
+      const hashed = HashedTokens.of(tokens);
+      const started = {
+        tokens: hashed,
+        tenant,
+        salt,
+        turn: null,
+        hasLogprobs: false,
+        isKept: true,
+        ...changes,
+      };
       fleet.submit(sequenceSpec(tokens, tokensMax, { cacheSalt: `${tenant}:${salt}` }), {
         onStarted: (cached, at) => {
           [outcome, past] = account.started(started, cached, at);

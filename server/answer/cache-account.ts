@@ -3,18 +3,21 @@ import type { EngineId } from "../../scheduler/core.ts";
 import { promptMs } from "../../scheduler/cost/cost-model.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet, StartedAt } from "../../scheduler/fleet/fleet.ts";
+import type { HashedTokens } from "../../scheduler/session/hashed-tokens.ts";
+import { type Nearest, type PastPrompt, PromptHistory } from "../../scheduler/session/prompt-history.ts";
+import type { Turn } from "../../scheduler/session/session-table.ts";
 import type { CacheMiss, CacheOutcome, EarlierPrompt, MissReason } from "./cache-outcome.ts";
-import { HashedTokens } from "./hashed-tokens.ts";
-import { type Nearest, type PastPrompt, PromptHistory } from "./prompt-history.ts";
 
 /** Tokens of an earlier prompt that are kept on each side of the place where a later one parts from it. */
 const AROUND_TOKENS = 24;
 
 /** A prompt whose computing begins. */
 export interface StartedPrompt {
-  readonly tokens: readonly TokenId[];
+  readonly tokens: HashedTokens;
   readonly tenant: string;
   readonly salt: string;
+  /** Turn of a session; null: it belongs to none. */
+  readonly turn: Turn | null;
   readonly hasLogprobs: boolean;
   /** False for offline work, whose many prompts would take the place of those of clients that wait. */
   readonly isKept: boolean;
@@ -49,38 +52,34 @@ export class CacheAccount {
 
   /** Explains a prompt that an engine has admitted. Returns its entry, to be ended; null: it is not kept. */
   started(prompt: StartedPrompt, cachedTokens: number, at: StartedAt): [CacheOutcome, PastPrompt | null] {
-    const { tenant, salt } = prompt;
-    const tokens = HashedTokens.of(prompt.tokens);
+    const { tenant, salt, tokens, turn } = prompt;
     const same = this.#history.nearest(tenant, tokens, (past) => past.salt === salt);
     const salted = this.#history.nearest(tenant, tokens, (past) => past.salt !== salt);
     const outcome = this.#outcome(prompt, cachedTokens, at, { same, salted });
     this.#onOutcome(outcome);
     this.#count(tenant, tokens.length - cachedTokens);
-    if (same !== null) this.#history.touch(same.past);
-    if (!prompt.isKept || prompt.hasLogprobs) return [outcome, null];
-    // A prompt that goes on from an earlier one takes its place.
-    if (same !== null && !same.past.isRunning && same.shared === same.past.tokens.length)
-      this.#history.remove(same.past);
+    if (!prompt.isKept || prompt.hasLogprobs) {
+      if (same !== null) this.#history.touch(same.past);
+      return [outcome, null];
+    }
     const past: PastPrompt = {
       ...{ tenant, salt, engine: at.engine, epoch: this.#fleet.epochOf(at.engine) },
-      ...{ tokens, isRunning: true, isLost: false },
+      ...{ session: turn?.place.id ?? null, tokens, isRunning: true, isLost: false },
       ...this.#now(tenant, at.engine),
     };
-    this.#history.add(past);
+    this.#history.begin(past, same);
     return [outcome, past];
   }
 
-  /** Ends a prompt's entry. The last drawn token was never computed. */
+  /** Ends a prompt's entry. */
   ended(past: PastPrompt, drawn: readonly TokenId[]): void {
     this.#count(past.tenant, drawn.length);
-    Object.assign(past, this.#now(past.tenant, past.engine), { isRunning: false });
-    // Without a token, some of the prompt may not have been computed.
-    if (drawn.length === 0) this.#history.remove(past);
-    else this.#history.extend(past, past.tokens.with(drawn.slice(0, -1)));
+    Object.assign(past, this.#now(past.tenant, past.engine));
+    this.#history.end(past, drawn);
   }
 
   #outcome(
-    { tokens, hasLogprobs }: StartedPrompt,
+    { tokens, hasLogprobs, turn }: StartedPrompt,
     cachedTokens: number,
     { engine, matchedTokens, tierTokens }: StartedAt,
     { same, salted }: { readonly same: Nearest | null; readonly salted: Nearest | null },
@@ -105,7 +104,8 @@ export class CacheAccount {
       missed(nearest !== null && partsAt(nearest, from) ? "differs" : "new", promptTokens);
     }
     const earlier = nearest === null ? null : this.#earlier(nearest);
-    return { promptTokens, cachedTokens, tierTokens, misses, earlier };
+    const session = turn === null ? null : { ...turn.place, by: turn.by };
+    return { promptTokens, cachedTokens, tierTokens, misses, earlier, session };
   }
 
   /** Reason why tokens of an earlier prompt are no longer cached. */

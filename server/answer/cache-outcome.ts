@@ -1,4 +1,6 @@
 import type { TokenId } from "../../base/token.ts";
+import type { SessionPlace } from "../../scheduler/core.ts";
+import type { SessionSign } from "../../scheduler/session/session-table.ts";
 
 /**
  * Reason why tokens of a prompt were not found in the prefix cache:
@@ -50,6 +52,8 @@ export interface CacheOutcome {
   readonly misses: readonly CacheMiss[];
   /** The nearest earlier prompt of the key; null: there is none. */
   readonly earlier: EarlierPrompt | null;
+  /** Session of the prompt, and what told it; null: it belongs to none. */
+  readonly session: (SessionPlace & { readonly by: SessionSign }) | null;
 }
 
 export interface EarlierPrompt {

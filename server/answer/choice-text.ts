@@ -103,8 +103,9 @@ export class ChoiceText {
     return this.#tokens;
   }
 
-  get hasCalls(): boolean {
-    return this.#parts.hasCalls;
+  /** Names of the functions that are called. */
+  get called(): readonly string[] {
+    return this.#parts.called;
   }
 
   /** Tokens of reasoning and its delimiters. */

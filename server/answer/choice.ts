@@ -17,7 +17,10 @@ export interface ChoiceListener {
    */
   onEnd(choice: Choice, finish: Finish | null): void;
   onFailed(failure: AnswerFailure): void;
-  /** Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew. */
+  /**
+   * Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew.
+   * The choice's text is whole by then.
+   */
   onDrawn(choice: Choice, drawn: readonly TokenId[]): void;
 }
 
@@ -75,16 +78,15 @@ export class Choice implements SequenceListener {
   }
 
   onFinish(finish: Finish, drawn: readonly TokenId[]): void {
+    const failure = failureOf(finish);
+    if (this.isOpen && failure === null) this.#tell(this.text.end());
     this.#listener.onDrawn(this, drawn);
     if (!this.isOpen) return;
-    const failure = failureOf(finish);
-    if (failure !== null) {
+    if (failure === null) this.#listener.onEnd(this, finish);
+    else {
       this.isOpen = false;
       this.#listener.onFailed(failure);
-      return;
     }
-    this.#tell(this.text.end());
-    if (this.isOpen) this.#listener.onEnd(this, finish);
   }
 
   #tell(delta: Delta | null): void {

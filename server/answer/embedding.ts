@@ -88,7 +88,7 @@ export class Embedding {
         stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
         cacheSalt,
         adapter: 0,
-        service: { ...service, tenant, taskGroup: null, program: null },
+        service: { ...service, tenant, taskGroup: null, program: null, session: null },
       },
       {
         onStarted: (cachedTokens) => {

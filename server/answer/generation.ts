@@ -3,13 +3,16 @@ import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, StartedAt, Unplaced } from "../../scheduler/fleet/fleet.ts";
+import { HashedTokens } from "../../scheduler/session/hashed-tokens.ts";
+import type { PastPrompt } from "../../scheduler/session/prompt-history.ts";
+import type { SessionKeeper } from "../../scheduler/session/session-keeper.ts";
+import { noNames, type SessionNames, type Turn } from "../../scheduler/session/session-table.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { CacheAccount } from "./cache-account.ts";
 import type { CacheOutcome } from "./cache-outcome.ts";
 import { Choice, type ChoiceListener } from "./choice.ts";
 import { ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, DraftUsage, Usage } from "./events.ts";
-import type { PastPrompt } from "./prompt-history.ts";
 import { PromptTokens } from "./token-text.ts";
 
 /**
@@ -56,6 +59,8 @@ export interface GenerationRequest extends TextRules {
   readonly answers?: { readonly before: Generation | null; readonly isLast: boolean };
   /** Tenant of the API key; "" on a server without keys. */
   readonly tenant: string;
+  /** Names that the client gives its conversation; absent: none. */
+  readonly names?: SessionNames;
 }
 
 /** A constraint as the client wrote it. */
@@ -66,7 +71,7 @@ export interface RequestedConstraint {
 }
 
 /** Service options that a request may choose. */
-export type RequestedService = Omit<Service, "tenant" | "taskGroup" | "program">;
+export type RequestedService = Omit<Service, "tenant" | "taskGroup" | "program" | "session">;
 
 /** A request without its prompts, tenant and place. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place" | "answers">;
@@ -146,6 +151,10 @@ export class RunningGeneration implements Generation, ChoiceListener {
   readonly #account: CacheAccount;
   /** Outcomes by prompt; undefined before its start. */
   readonly #outcomes: (CacheOutcome | undefined)[] = [];
+  /** Null: prompts belong to no sessions. */
+  readonly #sessions: SessionKeeper | null;
+  /** Turns of sessions, by prompt. */
+  readonly #turns: (Turn | null)[] = [];
   /** Entries of the prompts in the history, by prompt. */
   readonly #pasts: (PastPrompt | null | undefined)[] = [];
   readonly #choices: readonly Choice[];
@@ -172,10 +181,12 @@ export class RunningGeneration implements Generation, ChoiceListener {
       listener,
       onEnd,
       account,
+      sessions,
     }: {
       readonly listener: AnswerListener;
       readonly onEnd: () => void;
       readonly account: CacheAccount;
+      readonly sessions: SessionKeeper | null;
     },
   ) {
     this.#fleet = fleet;
@@ -184,6 +195,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#listener = listener;
     this.#onEnd = onEnd;
     this.#account = account;
+    this.#sessions = sessions;
     this.#tokenizer = tokenizer;
     this.#promptTokens =
       request.promptLogprobs === undefined ? [] : request.prompts.map((prompt) => new PromptTokens(prompt));
@@ -245,7 +257,8 @@ export class RunningGeneration implements Generation, ChoiceListener {
     const { place, tenant } = this.#request;
     const program = place?.program ?? null;
     this.#request = { ...this.#request, service, place: { taskGroup, program } }; // for later submissions
-    for (const id of this.#running()) this.#fleet.raise(id, { ...service, tenant, taskGroup, program });
+    for (const id of this.#running())
+      this.#fleet.raise(id, { ...service, tenant, taskGroup, program, session: null });
   }
 
   release(): void {
@@ -274,7 +287,10 @@ export class RunningGeneration implements Generation, ChoiceListener {
     const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
     const { taskGroup, program } = this.#request.place ?? { taskGroup: null, program: null };
     const ownTaskGroup = taskGroup ?? (choices.length > 1 ? nextTaskGroup() : null);
-    const service = { ...this.#request.service, tenant, taskGroup: ownTaskGroup, program };
+    const turn = this.#turnOf(promptTokens);
+    this.#turns[choices[0]!.prompt] = turn;
+    const session = turn?.place ?? null;
+    const service = { ...this.#request.service, tenant, taskGroup: ownTaskGroup, program, session };
     const { before = null, isLast = true } = this.#request.answers ?? {};
     const specs = choices.map((_, i) => {
       return {
@@ -303,11 +319,21 @@ export class RunningGeneration implements Generation, ChoiceListener {
         choices.forEach((choice, i) => {
           choice.id = ids[i]!;
         });
+        if (turn !== null) this.#sessions!.submitted(turn);
         // Refused from within the call, or paused before it.
         if (this.#isEnded) for (const id of ids) this.#fleet.abort(id);
         else if (this.#isPaused) for (const id of ids) this.#fleet.pause(id);
       },
     };
+  }
+
+  /** The session's turn for a prompt that somebody may go on from. */
+  #turnOf(promptTokens: readonly TokenId[]): Turn | null {
+    const { tenant, cacheSalt: salt, promptLogprobs, service, place, answers, names } = this.#request;
+    const isAlone = place === undefined && answers === undefined && promptLogprobs === undefined;
+    if (!isAlone || service.objective === "throughput") return null;
+    const prompt = { tenant, salt, names: names ?? noNames };
+    return this.#sessions?.begin({ ...prompt, tokens: HashedTokens.of(promptTokens) }) ?? null;
   }
 
   get cacheOutcomes(): readonly CacheOutcome[] {
@@ -318,8 +344,9 @@ export class RunningGeneration implements Generation, ChoiceListener {
     if (place === 0) {
       this.#cachedTokens += cachedTokens;
       const { tenant, cacheSalt: salt, promptLogprobs, prompts, service } = this.#request;
+      const turn = this.#turns[prompt] ?? null;
       const started = {
-        ...{ tokens: prompts[prompt]!, tenant, salt },
+        ...{ tokens: turn?.tokens ?? HashedTokens.of(prompts[prompt]!), tenant, salt, turn },
         hasLogprobs: promptLogprobs !== undefined,
         isKept: service.objective !== "throughput",
       };
@@ -330,9 +357,12 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#listener({ kind: "started" });
   }
 
-  onDrawn({ place, prompt }: Choice, drawn: readonly TokenId[]): void {
+  onDrawn({ place, prompt, text }: Choice, drawn: readonly TokenId[]): void {
+    if (place !== 0) return;
     const past = this.#pasts[prompt] ?? null;
-    if (place === 0 && past !== null) this.#account.ended(past, drawn);
+    const turn = this.#turns[prompt] ?? null;
+    if (past !== null) this.#account.ended(past, drawn);
+    if (turn !== null) this.#sessions!.ended(turn, drawn.length === 0 ? null : past, { tools: text.called });
   }
 
   onPromptLogprobs({ prompt }: Choice, start: number, logprobs: readonly TokenLogprobs[]): void {
@@ -388,9 +418,9 @@ export class RunningGeneration implements Generation, ChoiceListener {
     return stopTokens.length === 0 ? eosTokens : [...new Set([...eosTokens, ...stopTokens])];
   }
 
-  #finishOf({ matched, hasCalls }: ChoiceText, finish: Finish | null): ChoiceFinish {
+  #finishOf({ matched, called }: ChoiceText, finish: Finish | null): ChoiceFinish {
     if (matched === null && finish?.kind === "length") return { reason: "length", stopReason: null };
-    const reason = hasCalls ? "calls" : "stop";
+    const reason = called.length > 0 ? "calls" : "stop";
     if (matched !== null || finish?.kind !== "stop") return { reason, stopReason: matched };
     const isEos = !this.#request.ignoreEos && this.#facts.eosTokens.includes(finish.token);
     return { reason, stopReason: isEos ? null : finish.token };

@@ -3,6 +3,7 @@ import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { ConstraintError } from "../../grammar/error.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
+import type { SessionKeeper } from "../../scheduler/session/session-keeper.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { Compiled } from "../grammar/compiler.ts";
 import type { CacheAccount } from "./cache-account.ts";
@@ -33,22 +34,28 @@ export class Generator {
   readonly #facts: ModelFacts;
   readonly #compile: (source: ConstraintSource) => Promise<Compiled>;
   readonly #account: CacheAccount;
+  readonly #sessions: SessionKeeper | null;
   #active = 0;
   #taskGroups = 0;
 
-  /** `compile` rejects with ConstraintError for a constraint that no text can meet. */
+  /**
+   * `compile` rejects with ConstraintError for a constraint that no text can meet. `sessions`: null, if prompts
+   * belong to none.
+   */
   constructor(
     fleet: SequenceRunner,
     tokenizer: Tokenizer,
     facts: ModelFacts,
     compile: (source: ConstraintSource) => Promise<Compiled>,
     account: CacheAccount,
+    sessions: SessionKeeper | null = null,
   ) {
     this.#fleet = fleet;
     this.#tokenizer = tokenizer;
     this.#facts = facts;
     this.#compile = compile;
     this.#account = account;
+    this.#sessions = sessions;
   }
 
   /** Tokens of the longest sequence, prompt and output together. */
@@ -148,7 +155,7 @@ export class Generator {
     const onEnd = (): void => {
       this.#active--;
     };
-    const links = { listener, onEnd, account: this.#account };
+    const links = { listener, onEnd, account: this.#account, sessions: this.#sessions };
     return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, links);
   }
 

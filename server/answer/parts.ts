@@ -13,7 +13,8 @@ export class PartReader {
   readonly #reader: CallReader | null;
   /** Null: the request has no stop strings. */
   readonly #stops: StopMatcher | null;
-  #calls = 0;
+  /** Names of the functions that are called. */
+  readonly #called: string[] = [];
   #matched: string | null = null;
   #cutUnits = 0;
 
@@ -23,8 +24,8 @@ export class PartReader {
     this.#stops = stops;
   }
 
-  get hasCalls(): boolean {
-    return this.#calls > 0;
+  get called(): readonly string[] {
+    return this.#called;
   }
 
   /** Stop string that ended the text; null: none. */
@@ -90,8 +91,8 @@ export class PartReader {
   #numbered(parts: readonly ReadPart[]): Part[] {
     return parts.map((part): Part => {
       if (part.kind === "text") return part;
-      if (part.kind === "call") return { ...part, index: this.#calls++ };
-      return { ...part, index: this.#calls - 1 };
+      if (part.kind === "call") return { ...part, index: this.#called.push(part.name) - 1 };
+      return { ...part, index: this.#called.length - 1 };
     });
   }
 }

@@ -65,11 +65,12 @@ function recordOf(
     model,
     created: Math.floor(Date.now() / 1000),
     prompts: outcomes.map((outcome, index) => {
-      const { promptTokens, cachedTokens, tierTokens, misses, earlier } = outcome;
+      const { promptTokens, cachedTokens, tierTokens, misses, earlier, session } = outcome;
       return {
         prompt_tokens: promptTokens,
         found: { memory: cachedTokens - tierTokens, disk: tierTokens },
         ended: endOf(misses),
+        session: session === null ? null : { id: session.id, parent: session.parent, by: session.by },
         misses: misses.map((miss) => ({
           reason: miss.reason,
           from: miss.from,

@@ -3,6 +3,7 @@ import type { Call, Route } from "../http/route.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { PromptServices } from "../request/prompt.ts";
 import type { Exchange } from "./respond.ts";
+import { sessionHeaderOf } from "./session-names.ts";
 import { type Targets, targetsOf } from "./targets.ts";
 
 export function exchangeOf(
@@ -10,7 +11,9 @@ export function exchangeOf(
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
   const { signal } = request;
-  return { requestId, signal, reply, arrivedMs, loadMs, tenant, services: deps, limits: deps.limits };
+  const sessionName = sessionHeaderOf(request.headers);
+  const about = { requestId, signal, reply, arrivedMs, loadMs, tenant, sessionName };
+  return { ...about, services: deps, limits: deps.limits };
 }
 
 /** The same services for one call: its encoder jobs stop when the client disconnects. */

@@ -18,6 +18,7 @@ import type { ReadyChat } from "../request/prompt.ts";
 import { boundedOptions } from "./answer-bounds.ts";
 import type { LookedUp } from "./cache-records.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
+import { namesWith } from "./session-names.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
@@ -32,6 +33,8 @@ export interface Exchange {
   readonly loadMs?: number | undefined;
   /** Tenant name of the API key; "" on a server without keys. */
   readonly tenant: string;
+  /** Name of the conversation in a header; null: none. */
+  readonly sessionName: string | null;
   readonly services: {
     readonly cacheSaltFor: CacheSaltFor;
     readonly generator: Generator;
@@ -149,14 +152,15 @@ async function answerStream(exchange: Exchange, prepared: PreparedRequest): Prom
 
 /** The generation that a request asks for, within the bounds of one answer. */
 function requestOf(
-  { tenant, services }: WholeExchange,
+  { tenant, services, sessionName }: WholeExchange,
   { prompts, options: asked, isStream }: PreparedRequest,
   codec: Codec,
 ): GenerationRequest {
   services.lifecycle.expectReady(); // tokenising may have taken a while
   const logprobsMax = codec.logprobsMax ?? (isStream ? null : requestLimits.answerLogprobsMax);
   const options = boundedOptions(asked, prompts, services.generator.contextMax, logprobsMax);
-  return { ...options, prompts, tenant, cacheSalt: services.cacheSaltFor(tenant, options.cacheSalt) };
+  const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);
+  return { ...options, prompts, tenant, cacheSalt, names: namesWith(sessionName, options.names) };
 }
 
 /** Names of fields without effect, or read differently from what the client sent, as a header's value; "" for none. */

@@ -6,6 +6,7 @@ import type { Lifecycle } from "../http/lifecycle.ts";
 import { pageFile } from "../http/page.ts";
 import { adminsAlone, type Call, type Route } from "../http/route.ts";
 import { factsOf, snapshotOf } from "../http/state.ts";
+import { StateStreams } from "../http/state-stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
@@ -58,6 +59,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   const embeddings = asking(deps, parseEmbeddingsRequest, answerEmbeddings);
   const rerank = asking(deps, parseRerank, answerRerank);
   const score = asking(deps, parseScore, answerScore);
+  const streams = new StateStreams({ ...deps, facts: () => factsOf(deps) });
   const keyed = false;
   const table: readonly Route[] = [
     ...pageRoutes(lifecycle),
@@ -69,6 +71,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
       isPublic: keyed,
       handler: ({ isAdmin }) => (isAdmin ? snapshotOf(deps) : factsOf(deps)),
     },
+    { method: "GET", path: "/state/stream", isPublic: keyed, handler: (call) => streams.open(call) },
     { method: "GET", path: requestPath, isPublic: keyed, handler: (call) => deps.cacheRecords.read(call) },
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },

@@ -5,6 +5,8 @@ import { ApiError, asApiError, badRequest, ModelNotFound, writesNoText } from ".
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { Call, Route } from "../http/route.ts";
 import { adminsAlone } from "../http/route.ts";
+import type { ServerFacts } from "../http/state.ts";
+import { StateStreams } from "../http/state-stream.ts";
 import { WaitingStream } from "../http/waiting-stream.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
@@ -34,7 +36,7 @@ export interface SeveralDeps {
   readonly cacheRecords: CacheRecords;
   readonly jobs: JobService | null;
   readonly metrics: () => Promise<Response>;
-  readonly state: (isAdmin: boolean) => object;
+  readonly state: (isAdmin: boolean) => ServerFacts;
   /** Wait after which a stream begins, to tell of progress. An answer that comes before has a status of its own. */
   readonly beginsMs: number;
   readonly limits: RespondLimits;
@@ -100,11 +102,13 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
       return handler(call);
     };
   const oneResponse = "/v1/responses/{id}";
+  const streams = new StateStreams({ ...deps, facts: () => state(false) });
   const table: readonly Route[] = [
     ...pageRoutes(lifecycle),
     route("GET", "/version", () => ({ version })),
     route("GET", "/metrics", adminsAlone(metrics)),
     route("GET", "/state", ({ isAdmin }) => state(isAdmin)),
+    route("GET", "/state/stream", (call) => streams.open(call)),
     ...severalModelRoutes(deps, startedSeconds).map((row) => ({ ...row, handler: whenReady(row.handler) })),
     ...ofModels.map(([method, path]) => route(method, path, (call) => toModel(call, { method, path }, deps))),
     route(

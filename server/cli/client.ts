@@ -22,6 +22,16 @@ export interface Usage {
 export type StreamEvent =
   /** A piece of the answer, or of the thoughts before it. */
   | { readonly kind: "text" | "thought"; readonly text: string }
+  /** Id of the request, before everything else. */
+  | { readonly kind: "request"; readonly id: string }
+  /** A piece of a call: its id and name come once, its arguments in pieces. */
+  | {
+      readonly kind: "call";
+      readonly index: number;
+      readonly id?: string;
+      readonly name?: string;
+      readonly arguments: string;
+    }
   | { readonly kind: "finish"; readonly reason: string }
   | { readonly kind: "usage"; readonly usage: Usage };
 
@@ -71,6 +81,8 @@ export async function* streamChat(
   });
   if (!response.ok) throw await serverError(response, target);
   if (response.body === null) throw new ServerError(0, "the server sent no body");
+  const requestId = response.headers.get("x-request-id");
+  if (requestId !== null) yield { kind: "request", id: requestId };
   let done = false;
   for await (const data of eventData(response.body, signal)) {
     if (data === "[DONE]") {
@@ -121,6 +133,11 @@ interface Chunk {
       readonly content?: string | null;
       readonly reasoning_content?: string | null;
       readonly reasoning?: string | null;
+      readonly tool_calls?: readonly {
+        readonly index: number;
+        readonly id?: string;
+        readonly function?: { readonly name?: string; readonly arguments?: string };
+      }[];
     };
     readonly finish_reason?: string | null;
   }[];
@@ -141,6 +158,15 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
   const thought = choice?.delta?.reasoning_content ?? choice?.delta?.reasoning; // servers use either name; ours sends both
   if (thought) yield { kind: "thought", text: thought };
   if (choice?.delta?.content) yield { kind: "text", text: choice.delta.content };
+  for (const { index, id, function: called } of choice?.delta?.tool_calls ?? []) {
+    yield {
+      kind: "call",
+      index,
+      ...(id === undefined ? {} : { id }),
+      ...(called?.name === undefined ? {} : { name: called.name }),
+      arguments: called?.arguments ?? "",
+    };
+  }
   if (choice?.finish_reason) yield { kind: "finish", reason: choice.finish_reason };
   if (chunk.usage) {
     yield {

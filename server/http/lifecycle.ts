@@ -2,6 +2,13 @@ import { type ApiError, unavailable } from "./errors.ts";
 
 export type ServerState = "loading" | "ready" | "draining" | "lost";
 
+/** Progress of a model that is being loaded, as `GET /health` tells it. */
+export interface LoadingFacts {
+  readonly stage: "reading" | "loading" | "keeping" | "copying";
+  readonly doneBytes: number;
+  readonly totalBytes: number;
+}
+
 /** Work in flight that the server can end; `error` is the reason for its client. */
 export interface Cuttable {
   cut(error: ApiError): void;
@@ -11,6 +18,8 @@ const retrySeconds = { loading: 5, draining: 5, lost: 30 } as const;
 
 /** State of the server (whether it accepts work), and its work in flight. */
 export class Lifecycle {
+  /** Progress of loading the model; null: none is known. */
+  loading: LoadingFacts | null = null;
   #state: ServerState;
   #reason = "";
   readonly #active = new Set<Cuttable>();

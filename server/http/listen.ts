@@ -22,8 +22,8 @@ export function listen(
 ): HttpServer {
   const whileLoading = async (request: Request): Promise<Response> => {
     const path = pathOf(request);
-    if (path === "/health") return Response.json({ status: "ok" });
-    // The page polls by itself until the model is loaded.
+    if (path === "/health") return Response.json({ status: "ok", ...loadingOf(lifecycle) });
+    // The page tries by itself until the model is loaded.
     const file = /^\/(?:page\/(.+))?$/.exec(path);
     const page = file === null ? null : await pageFile(file[1] ?? "index.html");
     if (page !== null) return page;
@@ -45,6 +45,11 @@ export function listen(
   } catch (error) {
     throw new ConfigError(refusal(error as NodeJS.ErrnoException, host, port));
   }
+}
+
+/** Progress of loading, for `GET /health`. */
+function loadingOf({ state, loading }: Pick<Lifecycle, "state" | "loading">): object {
+  return state === "loading" && loading !== null ? { loading } : {};
 }
 
 /** Reason why the server cannot listen on the address, or null. */

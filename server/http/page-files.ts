@@ -20,9 +20,21 @@ export async function bundlePage(): Promise<readonly PageFile[]> {
     entrypoints: [join(import.meta.dir, "..", "web", "index.html")],
     target: "browser",
     minify: true,
-    publicPath: FILES_FOLDER,
+    splitting: true, // libraries that only some answers need are loaded when one does
+    publicPath: "./",
+    define: { "process.env.NODE_ENV": '"production"' },
   });
   return Promise.all(
-    outputs.map(async (file) => ({ name: basename(file.path), type: file.type, content: await file.text() })),
+    outputs.map(async (file) => {
+      const content = await file.text();
+      const name = basename(file.path);
+      const isEntry = name === "index.html";
+      // Scripts name each other in their folder; index.html is above it.
+      return {
+        name,
+        type: file.type,
+        content: isEntry ? content.replaceAll('="./', `="${FILES_FOLDER}`) : content,
+      };
+    }),
   );
 }

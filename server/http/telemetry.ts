@@ -3,6 +3,7 @@ import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { SessionObserver } from "../../scheduler/session/session-keeper.ts";
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
@@ -68,6 +69,16 @@ const counters = {
     "bunting_cache_miss_tokens_total",
     "Prompt tokens that the prefix cache lacked, by reason.",
     ["reason"],
+  ],
+  sessionTurns: [
+    "bunting_session_turns_total",
+    "Prompts of sessions, by what told their session: continued, branched, named, new.",
+    ["by"],
+  ],
+  sessionsKept: [
+    "bunting_sessions_kept_total",
+    "Sessions whose pages were kept between turns: kept, then returned or given_up.",
+    ["event"],
   ],
   restarts: ["bunting_engine_restarts_total", "Lost engines that were replaced.", ["engine"]],
   disk: [
@@ -284,6 +295,12 @@ export class Telemetry {
       this.#counters.cacheMissTokens.inc({ reason }, tokens);
     }
   }
+
+  /** Counts what becomes of sessions. */
+  readonly sessions: SessionObserver = {
+    began: (by) => this.#counters.sessionTurns.inc({ by }),
+    kept: (event) => this.#counters.sessionsKept.inc({ event }),
+  };
 
   /** Tokens computed for answers that have ended. */
   get computed(): Readonly<Record<Work, number>> {

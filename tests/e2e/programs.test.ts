@@ -107,7 +107,7 @@ describe("the same tokens, so the same answers, as calls of a client's own", () 
           listener.onStarted(cached, at);
         },
         onToken: (token, logprobs) => listener.onToken(token, logprobs),
-        onFinish: (finish, drawn) => listener.onFinish(finish, drawn),
+        onFinish: (finish, drawn, story) => listener.onFinish(finish, drawn, story),
       });
       return entry.id;
     };

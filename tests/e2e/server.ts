@@ -61,6 +61,8 @@ export interface TestServerOptions {
   /** Folder of programs served as models. */
   readonly programFolder?: string;
   readonly sharePrefixes?: boolean;
+  /** False: prompts belong to no sessions. */
+  readonly keepsSessions?: boolean;
   /** Public texts, whose cached prefixes all keys share. */
   readonly publicTexts?: readonly string[];
   readonly speaksParrot?: boolean;
@@ -105,6 +107,8 @@ export interface TestServerOptions {
 export interface TestServer {
   /** Origin: http://127.0.0.1:port. */
   readonly origin: string;
+  /** Answers requests, also those that another listener receives. */
+  readonly fetch: (request: Request) => Response | Promise<Response>;
   readonly fleet: Fleet;
   readonly lifecycle: Lifecycle;
   readonly generator: Generator;
@@ -233,6 +237,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     compile: (source) => compiler.compile(source),
     placements,
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
+    sessionPolicy: options.keepsSessions === false ? null : { kind: "priced" },
     speaksParrot: options.speaksParrot ?? false,
     reasoningField: options.reasoningField ?? "both",
     programModels:
@@ -287,6 +292,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   };
   return {
     origin: server.origin,
+    fetch: app.fetch,
     fleet,
     lifecycle,
     generator,

@@ -55,11 +55,12 @@ describe("what a request asks for", () => {
       priority: 0,
       taskGroup: null,
       program: null,
+      session: { id: 0, parent: null },
     };
     expect(services).toEqual([
       usual,
       usual,
-      { ...usual, objective: "throughput" },
+      { ...usual, objective: "throughput", session: null },
       { ...usual, priority: -1, ttftMs: 300 },
       { ...usual, priority: 3, tbtMs: 40 },
     ]);

@@ -48,6 +48,8 @@ const variants: readonly object[] = [
   { bad_words: ["zebra"] },
   { min_tokens: 100 },
   { max_tokens: 37 },
+  { guided_regex: "[A-Za-z,. ]*" },
+  { guided_regex: "(The (quick|slow) [a-z ,]*[.] )*", temperature: 1, seed: 3 },
 ];
 
 test.each(variants)("an answer is the same with drafts and without: %j", async (more) => {

@@ -157,9 +157,9 @@ test("what of a schema demands nothing is told in the answer's header, in a stre
   const schema = { type: "string", maxLength: 3, format: "colour", title: "t", requird: ["a"] };
   const response_format = { type: "json_schema", json_schema: { name: "n", schema } };
   for (const stream of [false, true]) {
-    const asked = chatBody("Which?", { response_format, stream, user: "me" });
+    const asked = chatBody("Which?", { response_format, stream, store: true });
     const response = await post(server, "/v1/chat/completions", asked);
-    expect(response.headers.get("x-bunting-ignored")).toBe("user, format%20colour, requird");
+    expect(response.headers.get("x-bunting-ignored")).toBe("store, format%20colour, requird");
     await response.text();
   }
 });

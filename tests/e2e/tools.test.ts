@@ -224,9 +224,9 @@ test("what of a schema cannot be kept to, and need not be, is told in the answer
   const parameters = { type: "object", properties: { city: { type: "float128" } } };
   const odd = { ...tools[0]!.function, parameters };
   for (const stream of [false, true]) {
-    const asked = { tools: [{ type: "function", function: odd }], seed: 2, stream, user: "me" };
+    const asked = { tools: [{ type: "function", function: odd }], seed: 2, stream, store: true };
     const response = await post(server, route, chatBody("Weather?", asked));
-    expect(response.headers.get("x-bunting-ignored")).toBe("user, get_weather.parameters");
+    expect(response.headers.get("x-bunting-ignored")).toBe("store, get_weather.parameters");
     expect(await response.text()).toContain("tool_calls");
   }
   const strict = { tools: [{ type: "function", function: { ...odd, strict: true } }], seed: 2 };

@@ -104,7 +104,7 @@ beforeAll(() => {
     cacheRecords: new CacheRecords(),
     jobs: null,
     metrics: async () => new Response(),
-    state: () => ({}),
+    state: () => ({ version: "0", model: "one", contextMax: 1, status: "ready", timeMs: 0 }),
     beginsMs: 0,
     limits: { ...defaultHttpLimits, keepAliveMs: 60_000 },
   });

@@ -18,6 +18,7 @@ import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { formatStep, type StepTrace } from "../../scheduler/engine/trace.ts";
+import { totalMs } from "../../scheduler/explain/causes.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { deviceSpec } from "../../simulation/factories.ts";
@@ -43,6 +44,8 @@ export interface HarnessOptions {
   /** False if the policy may leave decodes out of a step. */
   readonly isStallFree?: boolean;
   readonly fault?: (step: Step) => StepResult | null;
+  /** Puts a device between the simulated one and its constraints. */
+  readonly wrap?: (drawing: Device) => Device;
   /** Texts of the tokens, for constrained sequences; `maskSteps`: see ConstrainedDevice. */
   readonly vocabulary?: Vocabulary;
   readonly maskSteps?: number;
@@ -62,6 +65,8 @@ export class EngineHarness {
   readonly steps: Step[] = [];
   readonly traces: StepTrace[] = [];
   readonly reports: EngineReport[] = [];
+  /** Times of the submissions; NaN for sequences that were returned. */
+  readonly #submittedMs: number[] = [];
   readonly #paused = new Set<SequenceId>();
   readonly #isStallFree: boolean;
   /**
@@ -75,16 +80,17 @@ export class EngineHarness {
     this.#isStallFree = options.isStallFree ?? true;
     const cost = options.cost ?? linearCost(6, 0.02);
     const { vocabulary, maskSteps } = options;
-    const drawing = new SimulatedDevice(spec, this.clock, cost, options.fault);
-    const simulated =
+    const simulated = new SimulatedDevice(spec, this.clock, cost, options.fault);
+    const drawing = options.wrap?.(simulated) ?? simulated;
+    const constrained =
       vocabulary === undefined ? drawing : new ConstrainedDevice(drawing, vocabulary, maskSteps);
     const device: Device = {
       spec,
       start: (step, done) => {
         this.steps.push(step);
-        simulated.start(step, done);
+        constrained.start(step, done);
       },
-      close: () => simulated.close(),
+      close: () => constrained.close(),
     };
     const engineOptions: EngineSettings = {
       integrity: "always",
@@ -94,7 +100,7 @@ export class EngineHarness {
     };
     const { tier } = options;
     const setup = tier === undefined ? null : { ...tier, pageTokens: spec.pageTokens, pageBytes: 1 };
-    this.tier = setup === null ? null : new SimulatedTier(setup, this.clock, drawing);
+    this.tier = setup === null ? null : new SimulatedTier(setup, this.clock, simulated);
     this.engine = new Engine(
       device,
       this.clock,
@@ -117,6 +123,7 @@ export class EngineHarness {
   submit(spec: Omit<SequenceSpec, "id">): SequenceId {
     const id = this.outcomes.length as SequenceId;
     this.outcomes.push({ cachedTokens: null, tokens: [], finish: null });
+    this.#submittedMs.push(this.clock.nowMs());
     this.engine.receive({ kind: "submit", sequence: { ...spec, id } });
     return id;
   }
@@ -176,8 +183,27 @@ export class EngineHarness {
     assert(!this.#isStallFree || this.#decoding.size === 0, "every decode is in every step");
   }
 
+  /** Checks that each account has a cause for every instant since the submission, and none twice. */
+  #checkAccounts({ accounts, finished }: EngineReport): void {
+    for (const { sequence, at, account } of accounts) {
+      assert(
+        account.ms.every((ms) => ms >= 0),
+        "no cause has less than no time",
+      );
+      const passedMs = this.clock.nowMs() - this.#submittedMs[sequence]!;
+      const missingMs = passedMs - totalMs(account.ms);
+      const end = finished.find((one) => one.sequence === sequence)?.finish.kind;
+      // An abort between two steps is reported after the second one.
+      const isReportedLater = at === "ended" && end !== "stop" && end !== "length";
+      if (Number.isNaN(passedMs)) continue;
+      assert(missingMs > -1e-6 && (isReportedLater || missingMs < 1e-6), "an account has each instant once");
+    }
+  }
+
   #take(report: EngineReport): void {
     this.reports.push(report);
+    this.#checkAccounts(report);
+    for (const sequence of report.returned) this.#submittedMs[sequence] = Number.NaN;
     for (const { sequence, cachedTokens, tierTokens } of report.started) {
       const outcome = this.outcomes[sequence]!;
       assert(outcome.cachedTokens === null && outcome.tokens.length === 0, "started once, before any token");

@@ -1,6 +1,7 @@
 import { assert } from "../../../base/assert.ts";
 import type { KvCacheManager } from "../../cache/kv-cache-manager.ts";
 import type { Objective, Service } from "../../core.ts";
+import type { TimeAccounts } from "../../explain/time-accounts.ts";
 import type { QueuePolicy } from "../../policy.ts";
 import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";
@@ -20,15 +21,17 @@ import type { QueueOrder } from "./queue-order.ts";
 export class WaitQueue {
   readonly #order: QueueOrder;
   readonly #kvCache: KvCacheManager;
+  readonly #accounts: TimeAccounts;
   readonly #pending = new InFlightPrefixes();
   #offlineSize = 0;
   readonly #returning = new ArrivalList<Sequence>();
   /** Objectives of which a sequence could not be admitted in this step. */
   readonly #passed = new Set<Objective>();
 
-  constructor(order: QueueOrder, kvCache: KvCacheManager) {
+  constructor(order: QueueOrder, kvCache: KvCacheManager, accounts: TimeAccounts) {
     this.#order = order;
     this.#kvCache = kvCache;
+    this.#accounts = accounts;
   }
 
   get size(): number {
@@ -71,6 +74,7 @@ export class WaitQueue {
   }
 
   #join(sequence: Sequence): void {
+    this.#accounts.waits(sequence);
     this.#kvCache.track(sequence, () => this.#order.matched?.(sequence));
     if (sequence.goesOn) {
       if (!sequence.wasStarted) this.#order.adopt?.(sequence);
@@ -81,6 +85,7 @@ export class WaitQueue {
   remove(sequence: Sequence): void {
     if (sequence.objective.isOffline) this.#offlineSize -= 1;
     this.#takeOut(sequence);
+    this.#accounts.leaves(sequence);
     this.#kvCache.untrack(sequence);
   }
 
@@ -105,6 +110,7 @@ export class WaitQueue {
   take(sequence: Sequence, computedTokens: number): void {
     if (sequence.objective.isOffline) this.#offlineSize -= 1;
     if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
+    this.#accounts.leaves(sequence);
   }
 
   /**
@@ -122,9 +128,13 @@ export class WaitQueue {
     return this.#order.isAged?.(sequence, nowMs) ?? false;
   }
 
-  /** Sets a waiting sequence aside until `owner` has published `tokens` tokens. */
-  park(sequence: Sequence, owner: Sequence, tokens: number): void {
+  /**
+   * Sets a waiting sequence aside until `owner` has published `tokens` tokens. `isLoad`: the owner stands for a load from
+   * the lower tier.
+   */
+  park(sequence: Sequence, owner: Sequence, tokens: number, isLoad: boolean): void {
     this.#takeOut(sequence);
+    this.#accounts.waitsFor(sequence, isLoad ? null : owner.id);
     this.#pending.park(sequence, owner, tokens);
   }
 

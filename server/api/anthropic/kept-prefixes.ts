@@ -3,20 +3,12 @@ import type { TokenId } from "../../../base/token.ts";
 import type { SequenceId } from "../../../scheduler/core.ts";
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
+import { realClock } from "../../real-clock.ts";
 
 /** Divisor of the tokens that all engines can cache; the quotient is the limit of one key. */
 const KEPT_PART = 4;
 /** Kept prefixes per key at most. */
 const KEPT_MAX = 256;
-
-const realClock: Clock = {
-  nowMs: () => performance.now(),
-  after: (delayMs, run) => {
-    const timer = setTimeout(run, delayMs);
-    timer.unref(); // never keeps the process alive by itself
-    return () => clearTimeout(timer);
-  },
-};
 
 interface Kept {
   readonly id: SequenceId;

@@ -187,7 +187,7 @@ test("what has no effect is told, once, wherever it stands", () => {
   const { ignored } = parse({
     system: [text("Be brief.", { cache_control })],
     messages: [{ role: "user", content: [text("Hi", { cache_control, citations: [] })] }],
-    metadata: { user_id: "me" },
+    metadata: { user_id: "me", team: "red" },
     output_config: { effort: "low" },
     mcp_servers: [],
     context_management: { edits: [] },

@@ -14,6 +14,7 @@ import { serviceWith } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
 import { type NameRule, toolUseOf } from "../openai/tools.ts";
+import { namesIn } from "../session-names.ts";
 import type { Targets } from "../targets.ts";
 import { type Thinking, thinkingOf } from "../thinking.ts";
 import { messagesOf, refuseImages } from "./messages.ts";
@@ -107,13 +108,14 @@ function parseCommon(
   if (raw === null) expectThinks(fields, thinking);
   refuseMoreAnswers(fields);
   const options = optionsOf(fields);
-  const generation = generationOf(options, model, {
+  const own = {
     bound: "num_predict",
     topLogprobs: topLogprobsOf(fields),
     constraint: constraintBeside(formatOf(fields), fields),
     calls,
     service: serviceWith(targets),
-  });
+  };
+  const generation = { ...generationOf(options, model, own), ...namesIn(fields) };
   const stream = fields.boolean("stream") ?? true;
   const keepAlive = fields.raw("keep_alive");
   const chat = { messages, tools, addGenerationPrompt: true, templateArguments: thinking.templateArguments };

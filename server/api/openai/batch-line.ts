@@ -88,7 +88,7 @@ function ownIgnored(body: LineRequest["body"]): readonly string[] {
 }
 
 function exchangeOf({ services }: LineServices, tenant: string, signal: AbortSignal): WholeExchange {
-  return { requestId: "", signal, arrivedMs: performance.now(), tenant, services };
+  return { requestId: "", signal, arrivedMs: performance.now(), tenant, sessionName: null, services };
 }
 
 function offline(priority: number): RequestedService {

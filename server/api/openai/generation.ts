@@ -9,6 +9,7 @@ import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 import { type Fields, refusal } from "../fields.ts";
+import { namesIn } from "../session-names.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 
 /** Names of the output token limit in OpenAI's and llama-server's bodies. */
@@ -44,6 +45,7 @@ export function generationOf(fields: Fields, served: ServedModel, own: Particula
     skipSpecialTokens: fields.boolean("skip_special_tokens") ?? true,
     cacheSalt: cacheSaltOf(fields),
     ...draftsOf(fields),
+    ...namesIn(fields),
     service,
     ...(constraint === null ? {} : { constraint }),
     ...(calls === null ? {} : { calls }),

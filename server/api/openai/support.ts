@@ -4,16 +4,11 @@ import { type Fields, reportable } from "../fields.ts";
 
 /** Accepted fields without effect on the answer. */
 export const harmless = [
-  "user",
-  "metadata",
   "store",
-  "safety_identifier",
-  "prompt_cache_key",
   "prompt_cache_retention",
   "prediction",
   "verbosity",
   "request_id",
-  "session_id",
   "spaces_between_special_tokens",
   "length_penalty",
   "guided_decoding_backend",

@@ -20,6 +20,7 @@ test("a client that is gone before its program begins has nothing computed, and 
     reply: null as never, // no answer here is a stream
     arrivedMs: 0,
     tenant: "",
+    sessionName: null,
     services: { generator, lifecycle, telemetry, cacheSaltFor: (_, salt) => salt, recordCache: null },
     limits: defaultHttpLimits,
   };

@@ -1,4 +1,6 @@
 /** OpenAI's Responses: POST /v1/responses and its related routes. */
+
+import { noNames } from "../../../scheduler/session/session-table.ts";
 import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import { requestLimits } from "../../request/limits.ts";
@@ -44,14 +46,18 @@ export async function createResponse(
 /** A response's prompt starts with the tokens of its predecessors. `input`: the request's own items. */
 export async function prepareResponse(tenant: string, deps: ResponsesDeps, request: ResponsesRequest) {
   const input = ownItems(tenant, request, deps);
-  const ready = await chatOf(tenant, request, input, deps);
+  const { ready, first } = await chatOf(tenant, request, input, deps);
   expectFits(ready.tokens, request.generation, "input", deps);
   const keep: Keep = (response) => {
     const { previousId } = request;
     if (!request.store || deps.responses.keep(tenant, { response, input, previousId })) return response;
     return { ...response, store: false };
   };
-  return { ...preparedChat(request, ready, () => new ResponseCodec(request, keep)), input, keep };
+  const prepared = preparedChat(request, ready, () => new ResponseCodec(request, keep));
+  const { names = noNames } = request.generation;
+  // The first of the responses names the conversation, unless the client does.
+  const options = { ...prepared.options, names: { ...names, session: names.session ?? first } };
+  return { ...prepared, options, input, keep };
 }
 
 /** POST /v1/responses/input_tokens: the tokens that a response's `usage` would count as input. */
@@ -60,8 +66,8 @@ export async function countInputTokens(
   deps: ResponsesDeps,
   request: ResponsesRequest,
 ): Promise<object> {
-  const { tokens } = await chatOf(tenant, request, ownItems(tenant, request, deps), deps);
-  return { object: "response.input_tokens", input_tokens: tokens.length };
+  const { ready } = await chatOf(tenant, request, ownItems(tenant, request, deps), deps);
+  return { object: "response.input_tokens", input_tokens: ready.tokens.length };
 }
 
 /** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null if there is no such route. */
@@ -97,23 +103,29 @@ export async function cancelResponse({ rest, tenant }: Call, { responses }: Kept
   return responses.expect(tenant, id).response;
 }
 
+/** The chat, and the id of the first response of its chain. */
 async function chatOf(
   tenant: string,
   request: ResponsesRequest,
   input: readonly Item[],
   deps: ResponsesDeps,
 ) {
-  const { instructions, tools, templateArguments, thoughtsMax, previousId } = request;
-  const history = previousId === null ? [] : await historyOf(tenant, previousId, deps);
-  const items = [...history, ...input];
+  const { instructions, tools, templateArguments, thoughtsMax, previousId, key } = request;
+  const alone = { items: [], first: `resp_${key}` };
+  const { items: before, first } = previousId === null ? alone : await historyOf(tenant, previousId, deps);
+  const items = [...before, ...input];
   if (items.length === 0) throw badRequest("input must hold an item, since nothing comes before it", "input");
   const messages = messagesOf(instructions, items);
   const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments, thoughtsMax };
-  return readyChat(prompt, deps, "input");
+  return { ready: await readyChat(prompt, deps, "input"), first };
 }
 
-/** Input and output items of a response and all its predecessors. */
-async function historyOf(tenant: string, previousId: string, { responses }: ResponsesDeps): Promise<Item[]> {
+/** Input and output items of a response and all its predecessors, and the id of the first. */
+async function historyOf(
+  tenant: string,
+  previousId: string,
+  { responses }: ResponsesDeps,
+): Promise<{ readonly items: Item[]; readonly first: string }> {
   const chain = await responses.chain(tenant, previousId);
   const items = chain.flatMap(({ response, input }) => {
     if (response.status === "in_progress") {
@@ -122,7 +134,7 @@ async function historyOf(tenant: string, previousId: string, { responses }: Resp
     }
     return [...input, ...(response.output as readonly Item[])];
   });
-  if (items.length <= requestLimits.messagesMax) return items;
+  if (items.length <= requestLimits.messagesMax) return { items, first: chain[0]!.response.id };
   throw badRequest(
     `a conversation may hold ${requestLimits.messagesMax} items at most, but that of previous_response_id holds ${items.length}`,
     "previous_response_id",

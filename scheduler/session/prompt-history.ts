@@ -1,4 +1,5 @@
-import type { EngineId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { EngineId } from "../core.ts";
 import type { HashedTokens } from "./hashed-tokens.ts";
 
 /** A prompt whose computing has begun, followed by the tokens of its answer once that has ended. */
@@ -8,6 +9,8 @@ export interface PastPrompt {
   readonly engine: EngineId;
   /** Incarnation of the engine. */
   readonly epoch: number;
+  /** Session that it is a turn of; null: none. */
+  readonly session: number | null;
   /** Tokens with computed keys and values; more after the end. */
   tokens: HashedTokens;
   isRunning: boolean;
@@ -27,6 +30,7 @@ export interface Nearest {
   readonly shared: number;
 }
 
+/** Most that a history holds. */
 export interface HistoryLimits {
   /** Prompts of one tenant. */
   readonly promptsMax: number;
@@ -34,7 +38,7 @@ export interface HistoryLimits {
   readonly tokensMax: number;
 }
 
-const defaultLimits: HistoryLimits = { promptsMax: 32, tokensMax: 4 * 2 ** 20 };
+const defaultLimits: HistoryLimits = { promptsMax: 256, tokensMax: 4 * 2 ** 20 };
 
 /**
  * Remembers the last prompts of each tenant. A prompt replaces the one that it goes on from, so that a conversation
@@ -61,6 +65,23 @@ export class PromptHistory {
       if (length > shared) [found, shared] = [past, length];
     }
     return found === null ? null : { past: found, shared };
+  }
+
+  /** Adds a prompt. One that goes on from an earlier one, its `nearest`, takes the place of that. */
+  begin(past: PastPrompt, nearest: Nearest | null): void {
+    if (nearest !== null) {
+      this.touch(nearest.past);
+      if (!nearest.past.isRunning && nearest.shared === nearest.past.tokens.length) this.remove(nearest.past);
+    }
+    this.add(past);
+  }
+
+  /** Adds the tokens of a prompt's answer. The last drawn token was never computed. */
+  end(past: PastPrompt, drawn: readonly TokenId[]): void {
+    past.isRunning = false;
+    // Without a token, some of the prompt may not have been computed.
+    if (drawn.length === 0) this.remove(past);
+    else this.extend(past, past.tokens.with(drawn.slice(0, -1)));
   }
 
   add(past: PastPrompt): void {
@@ -99,6 +120,11 @@ export class PromptHistory {
     const own = this.#byTenant.get(past.tenant)!;
     own.delete(past);
     if (own.size === 0) this.#byTenant.delete(past.tenant);
+  }
+
+  /** True if an entry is not forgotten. */
+  has(past: PastPrompt): boolean {
+    return this.#all.has(past);
   }
 
   /** Marks all entries as lost: the engines' memory is given back. */

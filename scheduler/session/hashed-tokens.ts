@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import { hashPages } from "../../scheduler/cache/page-hash.ts";
+import { hashPages } from "../cache/page-hash.ts";
 
 /** Tokens of a block, the unit of hashes. */
 const BLOCK = 64;
@@ -17,7 +17,7 @@ export class HashedTokens {
     this.#hashes = hashes;
   }
 
-  static of(tokens: readonly TokenId[]): HashedTokens {
+  static of(tokens: ArrayLike<TokenId>): HashedTokens {
     const values = Int32Array.from(tokens);
     return new HashedTokens(values, hashPages(values, 0, Math.floor(values.length / BLOCK), BLOCK, FIRST));
   }

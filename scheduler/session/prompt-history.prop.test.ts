@@ -1,13 +1,13 @@
 /** The history finds the same entry as a search through all of them, within its bounds. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import type { EngineId } from "../../scheduler/core.ts";
 import { runs } from "../../tests/support/property.ts";
+import type { EngineId } from "../core.ts";
 import { HashedTokens } from "./hashed-tokens.ts";
 import { type PastPrompt, PromptHistory } from "./prompt-history.ts";
 
 const past = (tenant: string, salt: string, tokens: readonly number[]): PastPrompt => ({
-  ...{ tenant, salt, engine: 0 as EngineId, epoch: 0, tokens: HashedTokens.of(tokens) },
+  ...{ tenant, salt, engine: 0 as EngineId, epoch: 0, session: null, tokens: HashedTokens.of(tokens) },
   ...{ isRunning: false, isLost: false, endedMs: 0, evictedPages: 0, tenantTokens: 0 },
 });
 

@@ -1,0 +1,236 @@
+import type { Cancel, Clock } from "../../base/clock.ts";
+import { computeMs } from "../cache/tier-prices.ts";
+import type { SequenceId } from "../core.ts";
+import type { DeviceSpec } from "../device.ts";
+import type { Fleet } from "../fleet/fleet.ts";
+import type { SessionPolicy } from "../policy.ts";
+import { MemoryTurnover } from "./memory-turnover.ts";
+import type { PastPrompt } from "./prompt-history.ts";
+import { type KeepingTime, RETURN_MAX_MS } from "./return-times.ts";
+import type {
+  Ending,
+  NamedPrompt,
+  Session,
+  SessionSign,
+  SessionTable,
+  Turn,
+  Waiting,
+} from "./session-table.ts";
+
+/** Milliseconds between two decisions about all sessions at least. */
+const SETTLE_MS = 20;
+/** Part of an engine's pages that kept sessions leave to others: 1 / `SPARED_PART`. */
+const SPARED_PART = 8;
+
+/** Reports of what became of sessions, to be counted. */
+export interface SessionObserver {
+  began(by: SessionSign): void;
+  /** `kept`: its pages are wanted from now on. `returned`: its next prompt came meanwhile. `given_up`: none did. */
+  kept(event: KeepingEvent): void;
+}
+
+export const keepingEvents = ["kept", "returned", "given_up"] as const;
+
+export type KeepingEvent = (typeof keepingEvents)[number];
+
+/** The parts of a server that keep its sessions. */
+export interface KeeperParts {
+  readonly fleet: Pick<Fleet, "expect" | "extend" | "forget" | "loads" | "estimated">;
+  readonly specs: readonly DeviceSpec[];
+  readonly clock: Clock;
+  readonly table: SessionTable;
+  readonly policy: SessionPolicy;
+  readonly observer: SessionObserver;
+}
+
+/** A session whose pages are wanted. */
+interface Kept {
+  readonly hint: SequenceId;
+  readonly past: PastPrompt;
+}
+
+/** A waiting session that is worth keeping. */
+interface Candidate {
+  readonly session: Session;
+  readonly waiting: Waiting;
+  /** True if a subagent of it runs. */
+  readonly isParent: boolean;
+  readonly untilMs: number;
+  /** Milliseconds that keeping it saves on average, per page. */
+  readonly value: number;
+}
+
+/**
+ * Keeps the pages of sessions between an answer and the next prompt, as prefix hints: they are evicted after
+ * those that nobody is known to read, and hold nothing from a waiting sequence. A hint is warmed, so pages
+ * that were evicted after all come up again when there is time.
+ *
+ * A session is kept for as long as a return is likelier than a read of an average page. Those that save the
+ * most per page come first, within the pages that running sequences leave, and each tenant within its part.
+ * An agent that waits for its running subagents is kept before all others.
+ */
+export class SessionKeeper {
+  readonly #parts: KeeperParts;
+  readonly #turnovers: readonly MemoryTurnover[];
+  /** Kept sessions by id. */
+  readonly #kept = new Map<number, Kept>();
+  #settledMs = Number.NEGATIVE_INFINITY;
+  #cancel: Cancel = () => {};
+
+  constructor(parts: KeeperParts) {
+    this.#parts = parts;
+    this.#turnovers = parts.specs.map(() => new MemoryTurnover());
+  }
+
+  /** Ids of the sessions whose pages are wanted. */
+  get kept(): readonly number[] {
+    return [...this.#kept.keys()];
+  }
+
+  /** Finds the session of a prompt that is about to be submitted. */
+  begin(prompt: NamedPrompt): Turn {
+    const { table, clock, observer } = this.#parts;
+    const turn = table.begin(prompt, clock.nowMs());
+    observer.began(turn.by);
+    return turn;
+  }
+
+  /** Records that the turn's sequence was submitted: from now on it wants its prefix itself. */
+  submitted({ place: { id, parent } }: Turn): void {
+    this.#drop(id, "returned");
+    const kept = parent === null ? undefined : this.#kept.get(parent);
+    // As the one that was wanted last, the parent's stem is evicted after all others.
+    if (kept !== undefined) this.#parts.fleet.extend(kept.hint, kept.past.tokens.values);
+  }
+
+  /** Records the end of a turn's answer; see `SessionTable.end`. */
+  ended(turn: Turn, past: PastPrompt | null, ending: Ending): void {
+    const { table, clock } = this.#parts;
+    table.end(turn, past, ending, clock.nowMs());
+    const waitMs = this.#settledMs + SETTLE_MS - clock.nowMs();
+    if (waitMs <= 0) this.#settle();
+    else this.#settleIn(waitMs);
+  }
+
+  #settleIn(delayMs: number): void {
+    this.#cancel();
+    this.#cancel = this.#parts.clock.after(delayMs, () => this.#settle());
+  }
+
+  /** Decides anew which sessions are kept. */
+  #settle(): void {
+    const { clock, table } = this.#parts;
+    const nowMs = clock.nowMs();
+    this.#settledMs = nowMs;
+    const wanted = this.#affordable(this.#candidates(nowMs));
+    for (const id of [...this.#kept.keys()]) {
+      const waiting = table.find(id)?.waiting ?? null;
+      if (
+        !wanted.some(({ session }) => session.place.id === id) ||
+        this.#kept.get(id)!.past !== waiting?.past
+      )
+        this.#drop(id, "given_up");
+    }
+    for (const { session, waiting } of wanted) this.#keep(session, waiting);
+    const nextMs = Math.min(...wanted.map(({ untilMs }) => untilMs));
+    if (nextMs < Number.POSITIVE_INFINITY) this.#settleIn(Math.max(SETTLE_MS, nextMs - nowMs));
+    else this.#cancel();
+  }
+
+  #candidates(nowMs: number): Candidate[] {
+    const { fleet, specs, table, policy } = this.#parts;
+    const loads = fleet.loads();
+    const rents = loads.map((load, engine) => this.#turnovers[engine]!.rent(load, nowMs));
+    const parents = new Set<number | null>();
+    for (const { place, running, waiting } of table.all)
+      if (running > 0 || waiting?.awaitsTool === true) parents.add(place.parent);
+    const candidates: Candidate[] = [];
+    for (const session of table.all) {
+      const { waiting, place } = session;
+      if (waiting === null) continue;
+      const { past, sinceMs, awaitsTool } = waiting;
+      if (!table.history.has(past) || past.isLost) {
+        session.waiting = null;
+        continue;
+      }
+      const isParent = awaitsTool && parents.has(place.id);
+      const elapsedMs = nowMs - sinceMs;
+      const { untilMs, gainMs } = isParent
+        ? { untilMs: RETURN_MAX_MS, gainMs: 1 }
+        : keepingTime(policy, table, session, waiting, elapsedMs, rents[past.engine]!);
+      if (gainMs <= 0 || untilMs <= elapsedMs) continue;
+      const pages = Math.ceil(past.tokens.length / specs[past.engine]!.pageTokens);
+      const savedMs = computeMs(fleet.estimated[past.engine]!, past.tokens.length, 0);
+      const value = (gainMs * savedMs) / pages;
+      candidates.push({ session, waiting, isParent, untilMs: sinceMs + untilMs, value });
+    }
+    return candidates.sort((a, b) => Number(b.isParent) - Number(a.isParent) || b.value - a.value);
+  }
+
+  /** The candidates, in order, for which there are pages: an agent with running subagents needs none. */
+  #affordable(candidates: readonly Candidate[]): readonly Candidate[] {
+    const { fleet, specs } = this.#parts;
+    const tenants = new Set([...this.#parts.table.all].map(({ tenant }) => tenant)).size;
+    const left = fleet.loads().map(({ pagesTotal, pagesFree, pagesCached }) => {
+      const spared = Math.ceil(pagesTotal / SPARED_PART);
+      return Math.max(0, pagesFree + pagesCached - spared);
+    });
+    const shares = new Map<string, number>();
+    const taken: Candidate[] = [];
+    for (const candidate of candidates) {
+      const { session, waiting, isParent } = candidate;
+      const { engine, tokens } = waiting.past;
+      const shared = sharedWith(candidate, taken);
+      const pages = Math.ceil((tokens.length - shared) / specs[engine]!.pageTokens);
+      const share = `${engine} ${session.tenant}`;
+      const used = shares.get(share) ?? 0;
+      const isWithin = used + pages <= specs[engine]!.pages / tenants;
+      if (!isWithin || (!isParent && pages > left[engine]!)) continue;
+      shares.set(share, used + pages);
+      left[engine]! -= pages;
+      taken.push(candidate);
+    }
+    return taken;
+  }
+
+  #keep({ place: { id }, salt: cacheSalt }: Session, { past, awaitsTool }: Waiting): void {
+    if (this.#kept.has(id)) return;
+    const { fleet, observer } = this.#parts;
+    const { values: tokens } = past.tokens;
+    const hint = fleet.expect({ tokens, cacheSalt, adapter: 0, program: null, isWarmed: awaitsTool });
+    this.#kept.set(id, { hint, past });
+    observer.kept("kept");
+  }
+
+  #drop(id: number, event: KeepingEvent): void {
+    const kept = this.#kept.get(id);
+    if (kept === undefined) return;
+    this.#kept.delete(id);
+    this.#parts.fleet.forget(kept.hint);
+    this.#parts.observer.kept(event);
+  }
+}
+
+/** The time for which a policy keeps a session, counted from its answer. The gain is that of a saved millisecond. */
+function keepingTime(
+  policy: SessionPolicy,
+  table: SessionTable,
+  session: Session,
+  waiting: Waiting,
+  elapsedMs: number,
+  rent: number,
+): KeepingTime {
+  if (policy.kind === "baseline") return { untilMs: policy.keepMs(waiting.awaitsTool), gainMs: 1 };
+  return table.timesOf(session, waiting).worth(elapsedMs, 1, rent);
+}
+
+/** Most tokens that a candidate shares with one of those before it on the same engine. */
+function sharedWith({ session, waiting: { past } }: Candidate, before: readonly Candidate[]): number {
+  let most = 0;
+  for (const { session: other, waiting } of before) {
+    if (other.tenant !== session.tenant || other.salt !== session.salt) continue;
+    if (waiting.past.engine === past.engine)
+      most = Math.max(most, past.tokens.sharedWith(waiting.past.tokens));
+  }
+  return most;
+}

@@ -1,0 +1,258 @@
+import type { SessionPlace } from "../core.ts";
+import type { HashedTokens } from "./hashed-tokens.ts";
+import { type PastPrompt, PromptHistory } from "./prompt-history.ts";
+import { RETURN_MAX_MS, ReturnTimes } from "./return-times.ts";
+
+/**
+ * Signs by which the session of a prompt was told:
+ *
+ * - `continued`: it begins like a session of the key;
+ * - `branched`: it shares a long stem with a session that waits for a tool, and is its child;
+ * - `named`: the client gave it the name of such a session, and it is its child;
+ * - `new`: none of these.
+ */
+export const sessionSigns = ["continued", "branched", "named", "new"] as const;
+
+export type SessionSign = (typeof sessionSigns)[number];
+
+/** Names that a client gives with a prompt. They tell sessions apart; the same name alone makes none the same. */
+export interface SessionNames {
+  /** Name of a conversation, with its subagents; null: none. */
+  readonly session: string | null;
+  /** Name of the person who asks; null: none. */
+  readonly person: string | null;
+}
+
+export const noNames: SessionNames = Object.freeze({ session: null, person: null });
+
+/** Prompt whose session is asked for. */
+export interface NamedPrompt {
+  readonly tenant: string;
+  readonly salt: string;
+  readonly tokens: HashedTokens;
+  readonly names: SessionNames;
+}
+
+/** End of an answer. */
+export interface Ending {
+  /** Names of the tools that it calls; empty: none. */
+  readonly tools: readonly string[];
+}
+
+/** The last answer of a session that waits for its next prompt. */
+export interface Waiting {
+  readonly past: PastPrompt;
+  readonly sinceMs: number;
+  readonly awaitsTool: boolean;
+  /** Times of answers that ended alike, of all sessions of the tenant. */
+  readonly times: ReturnTimes;
+}
+
+/** The turns of one agent or chat. */
+export interface Session {
+  readonly place: SessionPlace;
+  readonly tenant: string;
+  readonly salt: string;
+  names: SessionNames;
+  /** Tokens with which every prompt of the session begins. */
+  readonly stemTokens: number;
+  /** Its own times between answers that call tools and the next prompts. */
+  readonly toolTimes: ReturnTimes;
+  readonly answerTimes: ReturnTimes;
+  /** Prompts whose answers have not ended. */
+  running: number;
+  /** Null: it has had no answer, or a prompt of it runs. */
+  waiting: Waiting | null;
+}
+
+/** A prompt of a session. */
+export interface Turn {
+  readonly session: Session;
+  readonly place: SessionPlace;
+  readonly by: SessionSign;
+  readonly tokens: HashedTokens;
+}
+
+/** Most sessions, and most kinds of endings whose times are kept. */
+const SESSIONS_MAX = 256;
+const KINDS_MAX = 256;
+/** Fewest tokens of a stem that a subagent shares with the agent that waits for it. */
+const STEM_TOKENS = 128;
+/** Most tokens behind the first question, where a template opens the answer; and their largest part of a prompt. */
+const OPENING_TOKENS = 16;
+const OPENING_PART = 4;
+/** Weight of a session's own times beside those of all sessions of its tenant. */
+const OWN_WEIGHT = 4;
+
+/** Guesses for answers that call tools, other answers, and other answers of subagents, whose work is done. */
+const TOOL_GUESS = ReturnTimes.guess(0.9, 0, 12);
+const ANSWER_GUESS = ReturnTimes.guess(0.5, 6, 15);
+const DONE_GUESS = ReturnTimes.guess(0.05, 0, 12);
+
+/**
+ * Tells the sessions of prompts, by the earlier prompts of the same tenant and salt. Each prompt of an agent
+ * begins like its first one, so a prompt belongs to the session of the earlier prompt that it shares most
+ * with, if that is the whole first prompt of the session. A session with a prompt in flight has no other.
+ *
+ * Sessions used least recently are forgotten first.
+ */
+export class SessionTable {
+  readonly history: PromptHistory;
+  /** Sessions by id, least recently used first. */
+  readonly #sessions = new Map<number, Session>();
+  /** Times by tenant and kind of ending, least recently used first. */
+  readonly #times = new Map<string, ReturnTimes>();
+  #nextId = 0;
+
+  constructor(history = new PromptHistory()) {
+    this.history = history;
+  }
+
+  /** Sessions, least recently used first. */
+  get all(): Iterable<Session> {
+    return this.#sessions.values();
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  find(id: number): Session | null {
+    return this.#sessions.get(id) ?? null;
+  }
+
+  /** Returns the session of a prompt that is about to be submitted. */
+  begin(prompt: NamedPrompt, nowMs: number): Turn {
+    const found = this.#continued(prompt);
+    const parent = found === null ? this.#parentOf(prompt) : null;
+    const session = found ?? this.#open(prompt, parent?.id ?? null);
+    const by = found !== null ? "continued" : (parent?.by ?? "new");
+    if (session.waiting !== null) this.#learn(session, session.waiting, nowMs - session.waiting.sinceMs);
+    session.waiting = null;
+    session.running += 1;
+    session.names = { ...session.names, ...given(prompt.names) };
+    this.#touch(session);
+    return { session, place: session.place, by, tokens: prompt.tokens };
+  }
+
+  /** Ends a turn. `past`: its entry in the history, if the next prompt may go on from it; else null. */
+  end({ session }: Turn, past: PastPrompt | null, { tools }: Ending, nowMs: number): void {
+    session.running -= 1;
+    if (session.running > 0 || past === null || this.find(session.place.id) !== session) return;
+    const times = this.#timesOf(`${session.tenant} ${kindOf(session, tools)}`);
+    session.waiting = { past, sinceMs: nowMs, awaitsTool: tools.length > 0, times };
+  }
+
+  /** Returns the times after which prompts may follow a waiting session's answer. */
+  timesOf(session: Session, { awaitsTool, times }: Waiting): ReturnTimes {
+    const sum = new ReturnTimes();
+    guessFor(session, awaitsTool).addTo(sum, 1);
+    times.addTo(sum, 1);
+    (awaitsTool ? session.toolTimes : session.answerTimes).addTo(sum, OWN_WEIGHT);
+    return sum;
+  }
+
+  #continued({ tenant, salt, tokens, names }: NamedPrompt): Session | null {
+    const idle = (past: PastPrompt): Session | null => {
+      const session = past.salt === salt ? this.#sessionOf(past) : null;
+      return session === null || session.running > 0 || !agree(session.names.person, names.person)
+        ? null
+        : session;
+    };
+    const nearest = this.history.nearest(tenant, tokens, (past) => idle(past) !== null);
+    if (nearest === null) return null;
+    const { past, shared } = nearest;
+    const session = idle(past)!;
+    const goesOn = shared === past.tokens.length || agree(session.names.session, names.session);
+    return goesOn && shared >= session.stemTokens ? session : null;
+  }
+
+  /** The session that waits for a tool, as which a new session may run. */
+  #parentOf(prompt: NamedPrompt): { readonly id: number; readonly by: SessionSign } | null {
+    const { tenant, salt, tokens, names } = prompt;
+    const waits = (session: Session | null): boolean =>
+      session !== null &&
+      session.waiting?.awaitsTool === true &&
+      session.tenant === tenant &&
+      session.salt === salt &&
+      agree(session.names.session, names.session) &&
+      agree(session.names.person, names.person);
+    const nearest = this.history.nearest(tenant, tokens, (past) => waits(this.#sessionOf(past)));
+    if (nearest !== null && nearest.shared >= STEM_TOKENS)
+      return { id: nearest.past.session!, by: "branched" };
+    if (names.session === null) return null;
+    const named = [...this.#sessions.values()].filter(
+      (one) => waits(one) && one.names.session === names.session,
+    );
+    // The agent itself rather than another of its subagents.
+    const parent = named.find(({ place }) => place.parent === null) ?? named[0];
+    return parent === undefined ? null : { id: parent.place.id, by: "named" };
+  }
+
+  #sessionOf({ session }: PastPrompt): Session | null {
+    return session === null ? null : this.find(session);
+  }
+
+  #open({ tenant, salt, tokens, names }: NamedPrompt, parent: number | null): Session {
+    const { length } = tokens;
+    const session: Session = {
+      place: { id: this.#nextId, parent },
+      tenant,
+      salt,
+      names,
+      stemTokens: Math.max(1, length - Math.min(OPENING_TOKENS, Math.floor(length / OPENING_PART))),
+      toolTimes: new ReturnTimes(),
+      answerTimes: new ReturnTimes(),
+      running: 0,
+      waiting: null,
+    };
+    this.#nextId += 1;
+    return session;
+  }
+
+  #learn(session: Session, { awaitsTool, times }: Waiting, timeMs: number): void {
+    times.add(timeMs);
+    (awaitsTool ? session.toolTimes : session.answerTimes).add(timeMs);
+  }
+
+  /** Makes a session the last to be forgotten. One that is forgotten while it waits counts as not returned. */
+  #touch(session: Session): void {
+    const { id } = session.place;
+    this.#sessions.delete(id);
+    this.#sessions.set(id, session);
+    if (this.#sessions.size <= SESSIONS_MAX) return;
+    const [oldest] = this.#sessions.values();
+    this.#sessions.delete(oldest!.place.id);
+    oldest!.waiting?.times.add(2 * RETURN_MAX_MS);
+    oldest!.waiting = null;
+  }
+
+  #timesOf(kind: string): ReturnTimes {
+    const times = this.#times.get(kind) ?? new ReturnTimes();
+    this.#times.delete(kind);
+    this.#times.set(kind, times);
+    if (this.#times.size > KINDS_MAX) this.#times.delete(this.#times.keys().next().value!);
+    return times;
+  }
+}
+
+/** Tenants hold no spaces. */
+function kindOf({ place }: Session, tools: readonly string[]): string {
+  if (tools.length > 0) return `calls ${[...new Set(tools)].sort().join(" ")}`;
+  return place.parent === null ? "answer" : "done";
+}
+
+function guessFor({ place }: Session, awaitsTool: boolean): ReturnTimes {
+  if (awaitsTool) return TOOL_GUESS;
+  return place.parent === null ? ANSWER_GUESS : DONE_GUESS;
+}
+
+/** True unless both names are given and differ. */
+function agree(one: string | null, other: string | null): boolean {
+  return one === null || other === null || one === other;
+}
+
+/** The names that are given. */
+function given({ session, person }: SessionNames): Partial<SessionNames> {
+  return { ...(session === null ? {} : { session }), ...(person === null ? {} : { person }) };
+}

@@ -1,0 +1,25 @@
+/** Environment variables that name no setting, although they seem to. */
+
+import type { Command } from "commander";
+import { closestTo } from "../closest.ts";
+
+const PREFIX = "BUNTING_";
+/** Letters of a variable's name that may be wrong: other programs may have variables with the same prefix. */
+const WRONG_MAX = 2;
+
+/** Returns a sentence about a variable that sets nothing: a misspelled one, or that of a switch; null: none. */
+export function variableProblem(program: Command, env: Readonly<Record<string, unknown>>): string | null {
+  const options = program.commands.flatMap((command) => command.options);
+  const known = options.flatMap(({ envVar }) => envVar?.slice(PREFIX.length) ?? []);
+  for (const variable of Object.keys(env)) {
+    if (!variable.startsWith(PREFIX)) continue;
+    const name = variable.slice(PREFIX.length);
+    if (known.includes(name)) continue;
+    const option = `--${name.toLowerCase().replaceAll("_", "-")}`;
+    if (options.some(({ long }) => long === option))
+      return `${variable} sets nothing: ${option} is a switch of the command line and the configuration file.`;
+    const close = closestTo(name, known, WRONG_MAX);
+    if (close !== null) return `${variable} is not a setting; did you mean ${PREFIX}${close}?`;
+  }
+  return null;
+}

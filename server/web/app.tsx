@@ -1,0 +1,46 @@
+/** Page with a chat, and views of the server at work. */
+import { effect } from "@preact/signals";
+import { render, type VNode } from "preact";
+import { ChatPanel } from "./chat/chat-panel.tsx";
+import { KeyForm } from "./key-form.tsx";
+import { ServerStatus } from "./server-status.tsx";
+import { chat, place, server, type View } from "./store.ts";
+
+interface Tab {
+  readonly title: string;
+  readonly stream: Parameters<typeof server.show>[0];
+  readonly Panel: () => VNode;
+}
+
+const tabs: Partial<Record<View, Tab>> = {
+  chat: { title: "Chat", stream: "facts", Panel: ChatPanel },
+};
+
+function App(): VNode {
+  const { view } = place.value;
+  const { Panel } = tabs[view] ?? tabs.chat!;
+  return (
+    <>
+      <header>
+        <h1>Bunting</h1>
+        <nav aria-label="Views">
+          {Object.entries(tabs).map(([name, { title }]) => (
+            <a key={name} href={`#${name}`} aria-current={name === view ? "page" : undefined}>
+              {title}
+            </a>
+          ))}
+        </nav>
+        <p id="model">{server.models.value[0] ?? ""}</p>
+      </header>
+      <ServerStatus />
+      <KeyForm />
+      <Panel />
+    </>
+  );
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") chat.stop();
+});
+effect(() => server.show((tabs[place.value.view] ?? tabs.chat!).stream));
+render(<App />, document.getElementById("app")!);

@@ -1,0 +1,135 @@
+import { signal } from "@preact/signals";
+import type { StreamEvent, Usage } from "../../cli/client.ts";
+import { type Figures, newId, type ToolCall, type Turn } from "./conversation.ts";
+
+/** Shortest answer from which a token rate is computed. */
+const PACE_MS_MIN = 200;
+
+/** Answer that is being streamed. Its turn is renewed once a frame, however many pieces arrive until then. */
+export class AnswerInProgress {
+  readonly turn;
+  readonly #stopping = new AbortController();
+  readonly #askedMs = performance.now();
+  /** Times of the first and last text, of a thought or the answer. */
+  #firstMs: number | null = null;
+  #lastMs = 0;
+  #thoughtMs: number | null = null;
+  #thoughts = "";
+  #text = "";
+  readonly #calls: { id: string; name: string; arguments: string }[] = [];
+  #usage: Usage | null = null;
+  #finish: string | null = null;
+  #requestId: string | null = null;
+  #error: string | null = null;
+  #frame: number | null = null;
+
+  constructor(parent: string | null) {
+    this.turn = signal<Turn>({ id: newId(), parent, role: "assistant", content: "" });
+  }
+
+  get signal(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  fail(message: string): void {
+    this.#error = message;
+  }
+
+  take(event: StreamEvent): void {
+    switch (event.kind) {
+      case "thought":
+        this.#arrived();
+        this.#thoughts += event.text;
+        break;
+      case "text":
+        this.#arrived();
+        this.#endThoughts();
+        this.#text += event.text;
+        break;
+      case "call": {
+        this.#arrived();
+        this.#endThoughts();
+        this.#calls[event.index] ??= { id: "", name: "", arguments: "" };
+        const call = this.#calls[event.index]!;
+        call.id += event.id ?? "";
+        call.name += event.name ?? "";
+        call.arguments += event.arguments;
+        break;
+      }
+      case "finish":
+        this.#finish = event.reason;
+        break;
+      case "usage":
+        this.#usage = event.usage;
+        break;
+      case "request":
+        this.#requestId = event.id;
+        break;
+    }
+    this.#frame ??= requestAnimationFrame(() => this.#show());
+  }
+
+  /** Ends the answer and returns its turn; null if there came nothing of it. */
+  end(): Turn | null {
+    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
+    this.#endThoughts();
+    this.#show();
+    const isEmpty = this.#text === "" && this.#thoughts === "" && this.#calls.length === 0;
+    if (isEmpty && (this.#finish === null || this.#error !== null)) return null;
+    return {
+      ...this.turn.value,
+      figures: this.#figures(),
+      ...(this.#requestId === null ? {} : { requestId: this.#requestId }),
+      ...(this.#error === null ? {} : { error: this.#error }),
+    };
+  }
+
+  #arrived(): void {
+    this.#lastMs = performance.now();
+    this.#firstMs ??= this.#lastMs;
+  }
+
+  #endThoughts(): void {
+    if (this.#thoughts !== "") this.#thoughtMs ??= performance.now() - this.#firstMs!;
+  }
+
+  #show(): void {
+    this.#frame = null;
+    const { id, parent, role } = this.turn.value;
+    const calls: ToolCall[] = this.#calls.map((call) => ({ ...call }));
+    this.turn.value = {
+      id,
+      parent,
+      role,
+      content: this.#text,
+      ...(this.#thoughts === "" ? {} : { thoughts: this.#thoughts }),
+      ...(this.#thoughtMs === null ? {} : { thoughtMs: this.#thoughtMs }),
+      ...(calls.length === 0 ? {} : { calls }),
+    };
+  }
+
+  #figures(): Figures {
+    const usage = this.#usage;
+    return {
+      completionTokens: usage?.completionTokens ?? null,
+      tokensPerSecond: this.#tokensPerSecond(),
+      firstTokenMs: this.#firstMs === null ? null : this.#firstMs - this.#askedMs,
+      promptTokens: usage?.promptTokens ?? 0,
+      cachedTokens: usage?.cachedTokens ?? 0,
+      finish: this.signal.aborted ? "stopped" : this.#finish,
+    };
+  }
+
+  #tokensPerSecond(): number | null {
+    if (this.#usage === null || this.#firstMs === null) return null;
+    const { completionTokens } = this.#usage;
+    // An answer that arrives nearly at once has no token rate of its own; then the whole time counts.
+    const hasPace = this.#lastMs - this.#firstMs >= PACE_MS_MIN;
+    const tokens = hasPace ? completionTokens - 1 : completionTokens;
+    return (1000 * tokens) / (this.#lastMs - (hasPace ? this.#firstMs : this.#askedMs));
+  }
+}

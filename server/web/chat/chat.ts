@@ -1,0 +1,181 @@
+import { batch, computed, type Signal, signal } from "@preact/signals";
+import { ServerError, streamChat } from "../../cli/client.ts";
+import { messageOf, noteKey, target } from "../api.ts";
+import { AnswerInProgress } from "./answer.ts";
+import {
+  type Conversation,
+  messagesOf,
+  newId,
+  openCalls,
+  pathTo,
+  type Turn,
+  tipOf,
+  without,
+} from "./conversation.ts";
+import { History } from "./history.ts";
+import { type ChatSettings, noSettings, requestFields } from "./settings.ts";
+
+/** Conversation on screen, its answer in progress, and what the user types. */
+export class Chat {
+  readonly history = new History();
+  /** The signal is replaced as a whole, so that an answer still reaches the conversation that it belongs to. */
+  readonly #shown: Signal<Signal<Conversation>>;
+  readonly answering = signal<AnswerInProgress | null>(null);
+  /** Sentence about the last failure; null: there is none. */
+  readonly alert = signal<string | null>(null);
+  /** Text of the composer. */
+  readonly draft = signal("");
+  /** Turns on screen, without the answer in progress. */
+  readonly path = computed(() => pathTo(this.conversation.turns, this.conversation.head));
+  /** Calls that wait for results. */
+  readonly openCalls = computed(() => openCalls(this.path.value));
+
+  constructor() {
+    this.#shown = signal(signal(this.history.own ?? newConversation(noSettings)));
+    this.history.onForeign = () => this.#part();
+  }
+
+  get conversation(): Conversation {
+    return this.#shown.value.value;
+  }
+
+  get isBusy(): boolean {
+    return this.answering.value !== null;
+  }
+
+  /** Ends the answer; text received so far stays. */
+  stop(): void {
+    this.answering.value?.stop();
+  }
+
+  /** Begins a new conversation with the same settings. */
+  clear(): void {
+    this.open(newConversation(this.conversation.settings));
+  }
+
+  open(conversation: Conversation): void {
+    this.stop();
+    batch(() => {
+      this.alert.value = null;
+      this.#shown.value = signal(conversation);
+    });
+    this.#own();
+  }
+
+  remove(id: string): void {
+    this.history.remove(id);
+    if (id === this.conversation.id) this.clear();
+  }
+
+  set(change: Partial<ChatSettings>): void {
+    this.#change(this.#shown.value, (now) => ({ ...now, settings: { ...now.settings, ...change } }));
+  }
+
+  async ask(question: string): Promise<void> {
+    const shown = this.#shown.value;
+    const { head } = shown.value;
+    const asked: Turn = { id: newId(), parent: head, role: "user", content: question };
+    this.#add(shown, asked);
+    if (await this.#answer(shown)) return;
+    this.#change(shown, (now) => ({ ...without(now, asked.id), head }));
+    if (shown === this.#shown.value && this.draft.value === "") this.draft.value = question;
+  }
+
+  /** Asks a changed question in place of a turn, which stays as a branch. */
+  edit({ parent }: Turn, question: string): Promise<void> {
+    this.#show(parent);
+    return this.ask(question);
+  }
+
+  /** Draws another answer; the turn stays as a branch. */
+  async regenerate(turn: Turn): Promise<void> {
+    this.#show(turn.parent);
+    if (!(await this.#answer(this.#shown.value))) this.#show(turn.id);
+  }
+
+  /** Gives the results of calls, by their ids, and goes on. */
+  async giveResults(results: ReadonlyMap<string, string>): Promise<void> {
+    const shown = this.#shown.value;
+    for (const [callId, content] of results) {
+      this.#add(shown, { id: newId(), parent: shown.value.head, role: "tool", callId, content });
+    }
+    await this.#answer(shown);
+  }
+
+  /** Shows the newest branch that goes through a turn. */
+  showBranch({ id }: Turn): void {
+    this.#show(tipOf(this.conversation.turns, id));
+  }
+
+  removeTurn({ id }: Turn): void {
+    this.#change(this.#shown.value, (now) => without(now, id));
+  }
+
+  /** Streams an answer to the head of the conversation. Resolves to false if there came nothing of it. */
+  async #answer(shown: Signal<Conversation>): Promise<boolean> {
+    const { head, turns, settings } = shown.value;
+    this.alert.value = null;
+    let fields: ReturnType<typeof requestFields>;
+    try {
+      fields = requestFields(settings);
+    } catch (error) {
+      this.alert.value = (error as Error).message;
+      return false;
+    }
+    const messages = messagesOf(pathTo(turns, head), settings.system);
+    // Usage comes with every chunk, so that a stopped answer has its figures too.
+    const stream_options = { include_usage: true, continuous_usage_stats: true };
+    const answer = new AnswerInProgress(head);
+    this.answering.value = answer;
+    try {
+      const body = { messages, ...fields, stream_options };
+      for await (const event of streamChat(target(), body, answer.signal)) answer.take(event);
+    } catch (error) {
+      if (!answer.signal.aborted) this.#failed(error, answer);
+    }
+    const turn = answer.end();
+    batch(() => {
+      if (turn !== null) this.#add(shown, turn);
+      if (this.answering.value === answer) this.answering.value = null;
+    });
+    return turn !== null;
+  }
+
+  #failed(error: unknown, answer: AnswerInProgress): void {
+    const message = messageOf(noteKey(error));
+    answer.fail(message);
+    if (!(error instanceof ServerError && error.status === 401)) this.alert.value = message;
+  }
+
+  #show(head: string | null): void {
+    this.#change(this.#shown.value, (now) => ({ ...now, head }));
+  }
+
+  #add(shown: Signal<Conversation>, turn: Turn): void {
+    this.#change(shown, (now) => ({ ...now, turns: [...now.turns, turn], head: turn.id }));
+  }
+
+  #change(shown: Signal<Conversation>, change: (now: Conversation) => Conversation): void {
+    shown.value = { ...change(shown.value), changedMs: Date.now() };
+    if (shown === this.#shown.value) this.#own();
+    else this.history.keep(shown.value);
+  }
+
+  #own(): void {
+    this.history.take(this.conversation);
+    this.history.keep(this.conversation);
+  }
+
+  /** Gives this conversation a new id if another tab has continued the same one. */
+  #part(): void {
+    const shown = this.#shown.value;
+    const kept = this.history.all.value.find(({ id }) => id === shown.value.id);
+    if (kept === undefined || kept.turns.length === shown.value.turns.length) return;
+    shown.value = { ...shown.value, id: newId() };
+    this.history.take(shown.value);
+  }
+}
+
+function newConversation(settings: ChatSettings): Conversation {
+  return { id: newId(), changedMs: Date.now(), settings, turns: [], head: null };
+}
