@@ -18,6 +18,7 @@ export function ours(
       kind: "time",
       tbtMs,
       stepMs: 100,
+      readingMs: 200,
       margin: 0.02,
       starvationMs: 2000,
       skipsMax: 64,

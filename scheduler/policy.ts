@@ -58,10 +58,12 @@ export interface TimePolicy {
   /** TBT target of streams without one of their own. Null: they have none, and steps minimize total delay. */
   readonly tbtMs: number | null;
   /**
-   * Longest step with prompts beside streams without a target, in milliseconds, unless those alone take more
-   * than half of it.
+   * Longest step with prompts beside streams without a target, in milliseconds, where those alone take a small
+   * part of it.
    */
   readonly stepMs: number;
+  /** Longest step in which prompts have three quarters of the time: the time that a reader takes for a token. */
+  readonly readingMs: number;
   /** Share of the time kept in reserve, on top of the cost model's own error margin. */
   readonly margin: number;
   /** Milliseconds without tokens after which the oldest prompt gets one tile, whatever the slack. */

@@ -100,6 +100,7 @@ const plainBatches: fc.Arbitrary<BatchPolicy> = fc.oneof(
     kind: fc.constant("time" as const),
     tbtMs: fc.constantFrom(null, 3, 6.2, 50),
     stepMs: fc.constantFrom(3, 6.2, 100),
+    readingMs: fc.constantFrom(0, 20, 200),
     margin: fc.constantFrom(0, 0.1),
     starvationMs: fc.constantFrom(0, 20),
     skipsMax: fc.nat({ max: 3 }),

@@ -4,10 +4,12 @@ import type { StepLoad } from "./step-load.ts";
 import type { SequenceView } from "./step-rule.ts";
 
 /**
- * Factor by which prompts may lengthen a step of decodes, if the decodes alone take more than half of
- * `stepMs`. Prompts then have half of the time, and streams half of their speed.
+ * Factor by which prompts may lengthen a step of decodes, however long those take alone. Prompts then have half
+ * of the time, and streams half of their speed.
  */
 const SLOWED = 2;
+/** The same factor where readers do not notice: prompts have three quarters of the time. */
+const UNNOTICED = 4;
 /**
  * Factor on one stream's time up to which decodes may lengthen a step, if that stream alone takes more than
  * its part of `stepMs`. At this factor the fixed cost of a step is spread so far that more streams would add
@@ -37,7 +39,8 @@ export class PaceLimits {
    * device whose steps are hard to predict keeps to it on average.
    */
   untargetedMs(aloneMs: number): number {
-    return Math.max(this.#policy.stepMs, SLOWED * aloneMs);
+    const { stepMs, readingMs } = this.#policy;
+    return Math.max(stepMs, Math.min(readingMs, UNNOTICED * aloneMs), SLOWED * aloneMs);
   }
 
   /** The limit of a step with offline sequences beside these decodes. */

@@ -15,6 +15,7 @@ import { linearCost } from "../../cost/linear.ts";
 import { objectives } from "../../objective.ts";
 import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
+import { PaceLimits } from "./pace-limits.ts";
 import { QUIET_AFTER_MS, type StepHistory } from "./size-rule.ts";
 import type { Backlog, SequenceView, StepPass } from "./step-rule.ts";
 import { openStepRule, TimeBudget } from "./time-budget.ts";
@@ -27,6 +28,7 @@ const policy: TimePolicy = {
   kind: "time",
   tbtMs: 100,
   stepMs: 100,
+  readingMs: 200,
   margin: 0,
   starvationMs: 2000,
   skipsMax: 3,
@@ -159,7 +161,9 @@ test("without streams a step is as large as the device takes it; beside streams 
   const calm = { tbtMs: null };
   expect(budgetOf(offline, calm).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
   expect(budgetOf([...offline, decode()], calm).offer(many, 0, 0, latency)).toBe(4 * 256 - 3);
-  expect(budgetOf([decode()], { ...calm, stepMs: 60 }).offer(many, 0, 0, latency)).toBe(2 * 256 - 1);
+  expect(budgetOf([decode()], { ...calm, stepMs: 60, readingMs: 0 }).offer(many, 0, 0, latency)).toBe(
+    2 * 256 - 1,
+  );
 });
 
 test("streams without a target that are slow by themselves leave prompts half of the time, and always a tile", () => {
@@ -167,6 +171,12 @@ test("streams without a target that are slow by themselves leave prompts half of
   expect(budgetOf(slow, { tbtMs: null }).offer(many, 0, 0, latency)).toBe(3 * 256 - 1);
   const coarse = tiles(() => 500);
   expect(budgetOf([decode()], { tbtMs: null }, coarse).offer(many, 0, 0, latency)).toBe(256 - 1);
+});
+
+test("streams that are slow by themselves leave prompts three quarters at a reader's pace, and half beyond it", () => {
+  const limits = new PaceLimits(policy, even);
+  const aloneMs = [20, 25, 40, 50, 80, 100, 150];
+  expect(aloneMs.map((ms) => limits.untargetedMs(ms))).toEqual([100, 100, 160, 200, 200, 200, 300]);
 });
 
 test("a step is as large as delays everybody least: larger, the more prompts wait", () => {

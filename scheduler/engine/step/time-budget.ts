@@ -20,8 +20,8 @@ import { TaskGroupSize } from "./task-group-size.ts";
  *
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
- * Beside streams without a target a step takes `stepMs` at most, or twice its time without prompts. Unlike a
- * target's, this limit always leaves room for a tile. Offline sequences (objective.ts) lengthen such a step
+ * Beside streams without a target a step takes `stepMs` at most, or more where the streams alone take long
+ * (pace-limits.ts). Unlike a target's, this limit always leaves room for a tile. Offline sequences (objective.ts) lengthen such a step
  * by a sixteenth at most: their prompts come in pieces that are small enough for that. If the smallest piece
  * is too large, they get one tile in `starvationMs`. So streams keep their pace, whatever offline work there
  * is, except in one step of a hundred. One offline sequence may always run, and its decode is left out for
