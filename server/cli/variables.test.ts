@@ -18,6 +18,9 @@ test.each([
     "BUNTING_INSECURE sets nothing: --insecure is a switch of the command line and the configuration file.",
   ],
   [{ BUNTING_HOME_PAGE: "1" }, null],
+  [{ BUNTING_PART: "1" }, "BUNTING_PART is not a setting; did you mean BUNTING_PORT?"],
+  [{ BUNTING_POT: "1" }, "BUNTING_POT is not a setting; did you mean BUNTING_PORT?"],
+  [{ BUNTING_BOT: "1" }, null],
 ])("%j", (env, problem) => {
   expect(variableProblem(program, env)).toBe(problem);
 });

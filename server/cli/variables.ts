@@ -4,8 +4,9 @@ import type { Command } from "commander";
 import { closestTo } from "../closest.ts";
 
 const PREFIX = "BUNTING_";
-/** Letters of a variable's name that may be wrong: other programs may have variables with the same prefix. */
+/** Letters of a variable's name that may be wrong; of a short one, one: other programs may have such variables. */
 const WRONG_MAX = 2;
+const SHORT = 3;
 
 /** Returns a sentence about a variable that sets nothing: a misspelled one, or that of a switch; null: none. */
 export function variableProblem(program: Command, env: Readonly<Record<string, unknown>>): string | null {
@@ -18,7 +19,7 @@ export function variableProblem(program: Command, env: Readonly<Record<string, u
     const option = `--${name.toLowerCase().replaceAll("_", "-")}`;
     if (options.some(({ long }) => long === option))
       return `${variable} sets nothing: ${option} is a switch of the command line and the configuration file.`;
-    const close = closestTo(name, known, WRONG_MAX);
+    const close = closestTo(name, known, name.length <= SHORT ? 1 : WRONG_MAX);
     if (close !== null) return `${variable} is not a setting; did you mean ${PREFIX}${close}?`;
   }
   return null;
