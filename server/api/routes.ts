@@ -65,6 +65,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     facts: () => factsOf(deps),
     snapshot: () => snapshotOf(deps),
     activities: () => [deps.activity],
+    inspect: deps.inspect,
     queue: () => deps.fleet.queue(),
     latencies: () => [deps.telemetry.latencies],
   });

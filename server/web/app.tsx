@@ -1,6 +1,7 @@
 /** Page with a chat, and views of the server at work. */
 import { effect } from "@preact/signals";
 import { render, type VNode } from "preact";
+import { CachePanel } from "./cache/cache-panel.tsx";
 import { ChatPanel } from "./chat/chat-panel.tsx";
 import { KeyForm } from "./key-form.tsx";
 import { LivePanel } from "./live/live-panel.tsx";
@@ -16,6 +17,7 @@ interface Tab {
 const tabs: Partial<Record<View, Tab>> = {
   chat: { title: "Chat", stream: "facts", Panel: ChatPanel },
   live: { title: "Live", stream: "live", Panel: LivePanel },
+  cache: { title: "Cache", stream: "cache", Panel: CachePanel },
 };
 
 function App(): VNode {

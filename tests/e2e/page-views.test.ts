@@ -181,10 +181,32 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.when(`document.querySelectorAll(".strip").length === 2`);
   }, 20_000);
 
+  test("Cache shows the prefix tree of an engine, says what a box is, and zooms by mouse and keyboard", async () => {
+    const page = await open(`${server.origin}/#cache`);
+    const boxes = `document.querySelectorAll(".icicle .node").length`;
+    await page.when(`${boxes} > 4`);
+    await page.when(`document.querySelector(".icicle .node.leased")`);
+    const label = `document.querySelector(".icicle").ariaLabel`;
+    expect(await page.evaluate(label)).toMatch(/^Prefix cache of engine 0: \d+ pages in \d+ nodes$/);
+    const third = `document.querySelectorAll(".icicle .node")[2]`;
+    await page.evaluate(`${third}.focus()`);
+    expect(await page.when(`document.querySelector(".looked").textContent.startsWith("Tokens ")`)).toBe(true);
+    await page.press("Enter");
+    await page.when(`!document.querySelector("#cache button").disabled`);
+    await page.click("#cache button");
+    await page.when(`document.querySelector("#cache button").disabled`);
+    await page.evaluate(`{
+      const engine = document.querySelector("#cache select");
+      engine.value = "1";
+      engine.dispatchEvent(new Event("change"));
+    }`);
+    await page.when(`${label}.includes("engine 1") && ${boxes} > 4`);
+  }, 20_000);
+
   test("a narrow page has no sideways scrolling", async () => {
     const page = await open(`${server.origin}/#live`, 390);
     await page.when(`document.querySelectorAll(".strip").length === 2`);
-    for (const view of ["live", "chat"]) {
+    for (const view of ["live", "cache", "chat"]) {
       await page.evaluate(`location.hash = "#${view}"`);
       await page.when(`document.querySelector("nav a[aria-current]").getAttribute("href") === "#${view}"`);
       const wide = `[...document.querySelectorAll("main, main *")].filter((element) => element.getBoundingClientRect().right > 391 && element.closest(".wide, nav, .unseen, svg") === null).length`;
