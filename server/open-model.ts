@@ -111,6 +111,7 @@ export interface WatchedEngines {
   readonly telemetry: Telemetry;
   readonly placements: PlacementLog;
   readonly activity: ActivityLog;
+  readonly inspect: RunningEngines["inspect"];
 }
 
 /**
@@ -137,12 +138,13 @@ export async function startWatchedEngines(
       const telemetry = telemetryFor(engines);
       const placements = new PlacementLog();
       const activity = new ActivityLog(engines.specs.length, config.tbtMs > 0 ? config.tbtMs : null);
-      watched.resolve({ engines, telemetry, placements, activity });
+      watched.resolve({ engines, telemetry, placements, activity, inspect: engines.inspect });
       return {
         onReport: (engine, report) => {
           telemetry.observeStep(engine, report.load);
           activity.note(engine, report);
         },
+        onCache: (engine, snapshot) => activity.noteCache(engine, snapshot),
         onDisk: (engine, counts) => telemetry.countDisk(engine, counts),
         onPlacement: (sequence, placement) => {
           placements.note(sequence, placement);

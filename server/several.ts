@@ -199,6 +199,9 @@ export async function startSeveral(
     facts: () => factsOf(sources()),
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
+    inspect: (nodesMax) => {
+      for (const { engines } of set.loaded()) engines.inspect(nodesMax);
+    },
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     latencies: () => present().map(({ latencies }) => latencies),
     lifecycle,

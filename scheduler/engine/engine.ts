@@ -1,6 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
+import { type CacheSnapshot, snapshotOf } from "../cache/cache-snapshot.ts";
 import { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { LowerTier } from "../cache/lower-tier.ts";
 import type { Chunk, Finish, Sampled, SequenceId, SequenceSpec, StepResult, TokenLogprobs } from "../core.ts";
@@ -135,6 +136,11 @@ export class Engine {
     const { wakeMs } = this.#planner;
     const storesMs = this.#table.kvCache.stores?.wakeMs ?? null;
     return wakeMs === null || storesMs === null ? (wakeMs ?? storesMs) : Math.min(wakeMs, storesMs);
+  }
+
+  /** Returns the heaviest `nodesMax` nodes of the prefix cache, for people. Changes nothing. */
+  snapshotCache(nodesMax: number): CacheSnapshot {
+    return snapshotOf(this.#table.kvCache.cache, nodesMax);
   }
 
   /** Accepts a message. Never starts a step and never reports: `run` does. */

@@ -27,6 +27,8 @@ export interface RouteDeps extends PromptServices {
   readonly specs: readonly DeviceSpec[];
   readonly placements: PlacementLog;
   readonly activity: ActivityLog;
+  /** Asks the engines for snapshots of their prefix caches, which `activity` then has. */
+  readonly inspect: (nodesMax: number) => void;
   readonly generator: Generator;
   readonly cacheRecords: CacheRecords;
   readonly recordCache: Exchange["services"]["recordCache"];

@@ -1,6 +1,7 @@
 import type { LoadStage, NativeModel, NativeModelOptions } from "../../gpu/native/open.ts";
 import type { EngineLimits } from "../../gpu/native.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
+import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState, PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -109,6 +110,12 @@ export interface StartTimes {
   readonly stepsMs: number;
 }
 
+/** Message to an engine's thread, beside those of the fleet: asks for a snapshot of the prefix cache. */
+export interface InspectMessage {
+  readonly kind: "inspect";
+  readonly nodesMax: number;
+}
+
 /** Messages from a worker. */
 export type WorkerMessage =
   | { readonly kind: "progress"; readonly progress: LoadProgress }
@@ -123,6 +130,8 @@ export type WorkerMessage =
   | { readonly kind: "report"; readonly report: EngineReport; readonly costs: OnlineState | null }
   /** Counts of the KV pages on disk since the last such message. */
   | { readonly kind: "disk"; readonly counts: Readonly<StoreCounts> }
+  /** Answer to an `InspectMessage`. */
+  | { readonly kind: "cache"; readonly snapshot: CacheSnapshot }
   /** Entries of the recording. */
   | { readonly kind: "recorded"; readonly entries: readonly RecordingEntry[] }
   /** The engine ended: it could not start, or its device or an invariant failed. */

@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from "bun:test";
 import type { TokenId } from "../../base/token.ts";
+import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import {
   chatService,
   type EngineId,
@@ -211,4 +212,22 @@ test("an idle engine burns no processor time", async () => {
     leastMs = Math.min(leastMs, (user + system) / 1000);
   }
   expect(leastMs).toBeLessThan(10);
+});
+
+test("each engine answers with a snapshot of its prefix cache", async () => {
+  const caches = Promise.withResolvers<[EngineId, CacheSnapshot]>();
+  running = await startEngines(
+    { workerUrl, engines: 1, device: simulated, policy: ours(null), options: {}, record: null },
+    () => {},
+    () => ({ onCache: (engine, snapshot) => caches.resolve([engine, snapshot]) }),
+  );
+  await run(running, prompt(100), 10);
+  running.inspect(2);
+  const [engine, { nodes, nodesTotal, pagesTotal }] = await caches.promise;
+  expect([engine, nodesTotal, pagesTotal]).toEqual([0 as EngineId, expect.any(Number), 7]);
+  // The root, and the first part of the sequence.
+  expect(nodes.map(([, parent, start, , , pagesBelow]) => [parent, start, pagesBelow])).toEqual([
+    [-1, 0, 7],
+    [0, 0, 7],
+  ]);
 });

@@ -1,6 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { NativeModel } from "../../gpu/native/open.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
+import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { OnlineCostModel, type PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -56,6 +57,8 @@ export interface EnginesEvents {
   onPlacement?(sequence: SequenceId, placement: Placement): void;
   /** Counts of the engine's KV pages on disk since the last call. */
   onDisk?(engine: EngineId, counts: Readonly<StoreCounts>): void;
+  /** Snapshot of the engine's prefix cache, after `inspect`. */
+  onCache?(engine: EngineId, snapshot: CacheSnapshot): void;
   /**
    * The engine failed while it ran, or could not be restarted. The fleet moves its sequences elsewhere right
    * after. `isComing`: a restart follows.
@@ -75,6 +78,8 @@ export interface RunningEngines {
   readonly packedNote: string | null;
   /** Parts of the first engine's start. */
   readonly startTimes: StartTimes;
+  /** Asks every engine for a snapshot of its prefix cache (`onCache`). */
+  inspect(nodesMax: number): void;
   /** Stops every engine after its current step and drops running sequences. Idempotent. */
   close(): Promise<void>;
 }
@@ -156,6 +161,9 @@ class Engines {
       specs: started.map(({ ready }) => ready.spec),
       packedNote: this.#model?.packedNote ?? null,
       startTimes: first.ready.times,
+      inspect: (nodesMax) => {
+        for (const supervisor of this.#supervisors) supervisor.inspect(nodesMax);
+      },
       close: () => this.close(),
     };
     this.#running = { fleet, events: observe(running) };
@@ -187,6 +195,7 @@ class Engines {
 
   #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
     if (news.kind === "disk") events.onDisk?.(engine, news.counts);
+    if (news.kind === "cache") events.onCache?.(engine, news.snapshot);
     if (news.kind === "recorded") for (const entry of news.entries) this.#recording?.write(entry);
     if (news.kind !== "report") return;
     const { report, costs } = news;

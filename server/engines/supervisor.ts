@@ -55,6 +55,11 @@ export class EngineSupervisor {
     return this.#live(0);
   }
 
+  /** Asks the engine for a snapshot of its prefix cache. */
+  inspect(nodesMax: number): void {
+    this.#thread?.inspect(nodesMax);
+  }
+
   /** Stops the engine and prevents restarts; resolves when nothing runs. */
   async stop(): Promise<void> {
     this.#isStopped = true;

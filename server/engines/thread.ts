@@ -5,6 +5,7 @@ import { type PackedMessage, packed } from "./packed-message.ts";
 import {
   AWAITED,
   type EngineStart,
+  type InspectMessage,
   RINGS,
   STOPPED,
   type VocabularyMessage,
@@ -15,7 +16,10 @@ import {
 export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
 
 /** Messages of a thread while it starts and runs. */
-export type ThreadNews = Extract<WorkerMessage, { kind: "progress" | "report" | "disk" | "recorded" }>;
+export type ThreadNews = Extract<
+  WorkerMessage,
+  { kind: "progress" | "report" | "disk" | "cache" | "recorded" }
+>;
 
 /**
  * Longest time without a message from a thread that starts. Loading reports its progress; the longest silence
@@ -80,6 +84,11 @@ export class EngineThread implements EngineLink {
     this.#post(packed(message));
   }
 
+  /** Asks for a snapshot of the prefix cache, which comes as news after the step in flight. */
+  inspect(nodesMax: number): void {
+    this.#post({ kind: "inspect", nodesMax });
+  }
+
   /** Stops the thread after its current step; resolves when it has ended. */
   stop(): Promise<void> {
     Atomics.store(this.#bell, STOPPED, 1);
@@ -87,7 +96,7 @@ export class EngineThread implements EngineLink {
     return this.#ended.promise;
   }
 
-  #post(message: PackedMessage | VocabularyMessage): void {
+  #post(message: PackedMessage | InspectMessage | VocabularyMessage): void {
     if (this.#state === "ended") return;
     this.#port.postMessage(message);
     this.#ring();

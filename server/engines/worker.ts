@@ -12,7 +12,14 @@ import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
 import { type PackedMessage, unpacked } from "./packed-message.ts";
 import { PauseWork } from "./pause-work.ts";
-import { type EngineStart, RINGS, STOPPED, type VocabularyMessage, type WorkerMessage } from "./protocol.ts";
+import {
+  type EngineStart,
+  type InspectMessage,
+  RINGS,
+  STOPPED,
+  type VocabularyMessage,
+  type WorkerMessage,
+} from "./protocol.ts";
 
 declare const self: Worker;
 
@@ -55,8 +62,14 @@ function runEngine(start: EngineStart, tier: DiskTier | null): void {
   const recorded: RecordingEntry[] = [];
   const link: EngineEnd = {
     next: () => {
-      const received = receiveMessageOnPort(inbox);
-      return received === undefined ? null : unpacked(received.message as PackedMessage);
+      for (;;) {
+        const received = receiveMessageOnPort(inbox);
+        if (received === undefined) return null;
+        const message = received.message as PackedMessage | InspectMessage;
+        if (message.kind !== "inspect") return unpacked(message);
+        const { engine } = host;
+        if (engine !== null) tell({ kind: "cache", snapshot: engine.snapshotCache(message.nodesMax) });
+      }
     },
     report: (report, learnt) => {
       tellRecorded(recorded); // before the report that it led to

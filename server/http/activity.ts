@@ -1,3 +1,4 @@
+import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import type { StepBar } from "./state-events.ts";
@@ -19,11 +20,14 @@ interface EngineSteps {
 export class ActivityLog {
   /** Target of the time between two tokens; null: there is none. */
   readonly targetMs: number | null;
+  /** The last snapshots of the prefix caches by engine; null: none was taken. */
+  readonly caches: (CacheSnapshot | null)[];
   readonly #engines: readonly EngineSteps[];
   #lookedMs = Number.NEGATIVE_INFINITY;
 
   constructor(engines: number, targetMs: number | null) {
     this.targetMs = targetMs;
+    this.caches = Array.from({ length: engines }, () => null);
     this.#engines = Array.from({ length: engines }, () => ({ before: null, steps: [], next: 0 }));
   }
 
@@ -48,6 +52,11 @@ export class ActivityLog {
     this.#lookedMs = performance.now();
     const { steps, next } = this.#engines[engine]!;
     return { steps: joined(steps.slice(Math.max(0, steps.length - (next - from))), max), next };
+  }
+
+  /** Called with a snapshot of an engine's prefix cache, after it was asked for. */
+  noteCache(engine: EngineId, snapshot: CacheSnapshot): void {
+    this.caches[engine] = snapshot;
   }
 
   get engines(): number {

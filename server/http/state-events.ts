@@ -1,18 +1,21 @@
 /** Events of `GET /state/stream`, as the page reads them. */
+import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Quantiles } from "./recent-quantiles.ts";
 import type { JobsSnapshot, PlacementSnapshot, ServerFacts } from "./state.ts";
 
 /** Parts of the state that a client asks for. */
-export const stateViews = ["facts", "live"] as const;
+export const stateViews = ["facts", "live", "cache"] as const;
 export type StateView = (typeof stateViews)[number];
 
 export type StateEvent =
   /** First, and after each change. */
   | { readonly kind: "facts"; readonly facts: FactsNow }
   /** Twice a second, to a sender who may see all keys' requests. */
-  | ({ readonly kind: "live" } & LiveNow);
+  | ({ readonly kind: "live" } & LiveNow)
+  /** Every other second, if anything changed: the prefix caches, by engine. */
+  | { readonly kind: "cache"; readonly caches: readonly (CacheSnapshot | null)[] };
 
 export interface FactsNow extends Omit<ServerFacts, "timeMs"> {
   /** Sentence why the server accepts no work; null: it does. */

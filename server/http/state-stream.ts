@@ -1,4 +1,5 @@
 /** GET /state/stream: the server's state, pushed while somebody looks. */
+import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { ActivityLog } from "./activity.ts";
@@ -29,12 +30,18 @@ const STEPS_MAX = 1024;
 const STEPS_MIN = 8;
 const QUEUE_ROWS_MAX = 12;
 const PLACEMENTS_SHOWN = 5;
+/** Looks from one snapshot of the caches to the next; nodes of all engines in one, and the fewest of an engine. */
+const CACHE_LOOKS = 4;
+const NODES_MAX = 2000;
+const NODES_MIN = 40;
 
 /** Sources of the state. Those of several models put theirs together. */
 export interface StateSources {
   readonly facts: () => ServerFacts;
   readonly snapshot: () => Snapshot;
   readonly activities: () => readonly ActivityLog[];
+  /** Asks all engines for snapshots of their caches, which the logs of activities then have. */
+  readonly inspect: (nodesMax: number) => void;
   readonly queue: () => readonly QueueRow[];
   readonly latencies: () => readonly Latencies[];
   readonly lifecycle: Pick<Lifecycle, "refusal">;
@@ -85,6 +92,10 @@ class Look {
   readonly #nextSteps = new Map<string, number>();
   #timer: ReturnType<typeof setInterval> | undefined;
   #facts = "";
+  #looks = 0;
+  #caches: readonly (CacheSnapshot | null)[] = [];
+  /** The last caches that were told. */
+  #told = "";
 
   constructor(sources: StateSources, view: StateView, isAdmin: boolean, write: (event: StateEvent) => void) {
     this.#sources = sources;
@@ -108,6 +119,19 @@ class Look {
     if (text !== this.#facts) this.#write({ kind: "facts", facts });
     this.#facts = text;
     if (this.#view === "live") this.#write({ kind: "live", ...this.#live() });
+    if (this.#view === "cache") this.#lookAtCaches();
+  }
+
+  #lookAtCaches(): void {
+    const caches = this.#sources.activities().flatMap((log) => log.caches);
+    if (this.#looks++ % CACHE_LOOKS === 0) {
+      this.#sources.inspect(Math.max(NODES_MIN, Math.floor(NODES_MAX / Math.max(1, caches.length))));
+    }
+    if (caches.every((cache, engine) => cache === this.#caches[engine])) return;
+    this.#caches = caches;
+    const text = JSON.stringify(caches);
+    if (text !== this.#told) this.#write({ kind: "cache", caches });
+    this.#told = text;
   }
 
   #factsNow(): FactsNow {

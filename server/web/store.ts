@@ -1,5 +1,6 @@
 /** State of the page: the conversation, the server, and the view on screen. */
 import { signal } from "@preact/signals";
+import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import { Chat } from "./chat/chat.ts";
 import { LiveState } from "./live/live-state.ts";
 import { ServerLink } from "./server-link.ts";
@@ -19,9 +20,12 @@ addEventListener("hashchange", () => {
 });
 
 export const chat = new Chat();
+/** Prefix caches by engine; null: none was told yet. */
+export const caches = signal<readonly (CacheSnapshot | null)[]>([]);
 export const live = new LiveState();
 export const server = new ServerLink((event) => {
   if (event.kind === "live") live.take(event);
+  if (event.kind === "cache") caches.value = event.caches;
 });
 
 function readPlace(): Place {

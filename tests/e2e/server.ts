@@ -258,6 +258,10 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     compile: (source) => compiler.compile(source),
     placements,
     activity,
+    inspect: (nodesMax) => {
+      for (const [at, engine] of engines.entries())
+        activity.noteCache(at as EngineId, engine.snapshotCache(nodesMax));
+    },
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     sessionPolicy: options.keepsSessions === false ? null : { kind: "priced" },
     speaksParrot: options.speaksParrot ?? false,
