@@ -39,7 +39,7 @@ interface KindAverages {
 }
 
 /** Most accounts of running and waiting sequences in a report. */
-const ACCOUNTS_MAX = 512;
+const ACCOUNTS_MAX = 128;
 /** Expected tokens of an answer, until one has ended. */
 const ANSWER_GUESS = 64;
 

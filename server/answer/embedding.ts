@@ -1,5 +1,6 @@
 import type { Pooling, TokenId } from "../../base/token.ts";
 import { greedySampling, type SequenceId } from "../../scheduler/core.ts";
+import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { failureOf } from "./choice.ts";
 import type { AbortedBy, AnswerFailure } from "./events.ts";
@@ -58,12 +59,23 @@ export class Embedding {
   #pooled = 0;
   #cachedTokens = 0;
   #isEnded = false;
+  /** Time by cause of the sequence that ended last. */
+  #story: Story | null = null;
 
   constructor(fleet: Pick<Fleet, "submit" | "abort">, request: EmbeddingRequest) {
     this.#fleet = fleet;
     this.#request = request;
     this.done = this.#settle.promise;
     for (let i = 0; i < SUBMITTED_MAX; i++) this.#submitNext();
+  }
+
+  /** Time by cause of the text that ended last; null: none has. */
+  get story(): Story | null {
+    return this.#story;
+  }
+
+  get cachedTokens(): number {
+    return this.#cachedTokens;
   }
 
   /** Aborts the sequences; has no effect once it is done. */
@@ -95,8 +107,9 @@ export class Embedding {
           this.#cachedTokens += cachedTokens;
         },
         onToken: () => {},
-        onFinish: (finish) => {
+        onFinish: (finish, _, story) => {
           isOpen = false;
+          this.#story = story;
           this.#running.delete(index);
           if (finish.kind === "pooled") this.#note(index, finish.hidden);
           else this.#fail(failureOf(finish) ?? { kind: "engineFailed", message: "the text was not pooled" });

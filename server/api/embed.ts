@@ -13,7 +13,7 @@ import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { whenAborted } from "../http/route.ts";
 import type { Prompt } from "../request/chat-message.ts";
 import { type PromptServices, promptTokens } from "../request/prompt.ts";
-import { errorOf, type WholeExchange } from "./respond.ts";
+import { errorOf, openRecord, type WholeExchange } from "./respond.ts";
 
 export interface EmbedServices extends PromptServices {
   readonly fleet: Pick<Fleet, "submit" | "abort">;
@@ -95,7 +95,20 @@ export async function pool(
   lifecycle.expectReady(); // tokenising may have taken a while
   const { tenant, signal } = exchange;
   const cacheSalt = cacheSaltFor(tenant, request.cacheSalt);
+  const record = openRecord(exchange, request.inputs.length);
   const embedding = new Embedding(fleet, { ...request, tenant, cacheSalt });
+  const promptTokens = tokensIn(request.inputs);
+  record?.follow({
+    get usage() {
+      const { cachedTokens } = embedding;
+      return { promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 };
+    },
+    get story() {
+      return embedding.story;
+    },
+    cacheOutcomes: [],
+    sequences: [],
+  });
   let cut: ApiError | null = null;
   const untrack = lifecycle.track({
     cut: (error) => {
@@ -106,16 +119,18 @@ export async function pool(
   const unheed = whenAborted(signal, () => embedding.abort("reader"));
   try {
     const pooled = await embedding.done;
-    const promptTokens = tokensIn(request.inputs);
     const { cachedTokens } = pooled;
     telemetry.countTokens({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 });
     telemetry.countFinished("stop", request.inputs.length);
     telemetry.observeRequest("endToEnd", (performance.now() - exchange.arrivedMs) / 1000);
+    record?.ended("answered", null);
     return pooled;
   } catch (error) {
+    record?.ended(signal.aborted ? "cancelled" : "failed", (error as Error).message);
     telemetry.countFinished(signal.aborted ? "abort" : "error", request.inputs.length);
     throw error instanceof EmbeddingFailure ? (cut ?? errorOf(error.failure, lifecycle)) : error;
   } finally {
+    record?.settled();
     untrack();
     unheed();
   }

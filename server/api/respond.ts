@@ -229,9 +229,22 @@ function withNotes(response: Response, ignored: readonly string[], cache: string
   return response;
 }
 
+/** Opens the record of a request whose sequences are about to be submitted; null: it has none. */
+export function openRecord(
+  { services, arrivedMs, loadMs = 0, requestId, tenant, entry }: WholeExchange,
+  choices: number,
+): RequestRecord | null {
+  if (entry === undefined || services.recordRequest === null) return null;
+  const { route, readMs } = entry;
+  const times = { arrivedMs, readMs, loadMs, startedMs: performance.now() };
+  const record = services.recordRequest({ id: requestId, tenant, route, choices, ...times });
+  entry.whenSent(() => record.sent());
+  return record;
+}
+
 /** Starts the generation of one request, which counts as in flight and is measured until its last event. */
 function generate(
-  { services, arrivedMs, loadMs = 0, requestId, tenant, entry }: WholeExchange,
+  exchange: WholeExchange,
   request: GenerationRequest,
   { prompts, outline }: Pick<PreparedRequest, "prompts" | "outline">,
   onEvent: (event: ShownEvent) => void,
@@ -242,15 +255,9 @@ function generate(
   readonly measures: AnswerMeasures;
   readonly record: RequestRecord | null;
 } {
-  const { generator, lifecycle, telemetry, recordCache, recordRequest } = services;
-  const record =
-    entry === undefined || recordRequest === null
-      ? null
-      : recordRequest({
-          ...{ id: requestId, tenant, arrivedMs, loadMs, route: entry.route, readMs: entry.readMs },
-          ...{ startedMs: performance.now(), choices: prompts.length * request.choices },
-        });
-  if (record !== null) entry?.whenSent(() => record.sent());
+  const { services, arrivedMs, loadMs, requestId, tenant } = exchange;
+  const { generator, lifecycle, telemetry, recordCache } = services;
+  const record = openRecord(exchange, prompts.length * request.choices);
   const measures = new AnswerMeasures(telemetry, request, arrivedMs, loadMs);
   let cut: ApiError | null = null;
   const untrack = lifecycle.track({

@@ -198,6 +198,22 @@ test("each key sees its own requests, an operator all", async () => {
   expect((await fetch(`${server.origin}/v1/requests`)).status).toBe(401);
 });
 
+test("embeddings and scores have records", async () => {
+  start();
+  for (const [path, body] of [
+    ["/v1/embeddings", { model: "demo", input: ["Rome", "Paris and more"] }],
+    ["/api/embed", { model: "demo", input: "Rome" }],
+  ] as const) {
+    const response = await post(server, path, body);
+    expect([path, response.status]).toEqual([path, 200]);
+    await response.text();
+    const record = await recordOf(response.headers.get("x-request-id")!);
+    expectWhole(record);
+    expect(record).toMatchObject({ status: "answered", route: path, first_token_ms: null });
+    expect(record.causes.prompt).toBeGreaterThan(0);
+  }
+});
+
 test("records hold no text", async () => {
   start();
   await (await post(server, "/v1/chat/completions", chatBody("Secretville?", { max_tokens: 8 }))).text();
