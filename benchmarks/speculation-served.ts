@@ -4,25 +4,13 @@
  *   npx bun benchmarks/speculation-served.ts <model> [streams …]
  */
 
-import { readFileSync } from "node:fs";
+import { tasks } from "./speculation/tasks.ts";
 import { startServer } from "./started-server.ts";
 
 const [model, ...counts] = process.argv.slice(2);
 const streamCounts = counts.length > 0 ? counts.map(Number) : [1, 4, 8];
 const ROUNDS = 3;
 const TOKENS = 160;
-
-const code = readFileSync(new URL("../base/part.ts", import.meta.url), "utf8");
-const article = readFileSync(
-  new URL("../docs/decisions/0007-step-block-holds-all-inputs.md", import.meta.url),
-  "utf8",
-);
-const tasks = {
-  edit: `Rename COPIED_MAX to LIMIT in this file and write the whole file again:\n\n${code}`,
-  quote: `Repeat this text word by word:\n\n${article}`,
-  records: `Write 20 JSON records of people, one per line, with the fields "id", "name", "age" and "city".`,
-  chat: "Why is the sky blue at noon and red in the evening? Explain it to a child.",
-} as const;
 
 interface Answered {
   readonly text: string;
@@ -41,6 +29,8 @@ async function ask(url: string, prompt: string, seed: number): Promise<Answered>
       temperature: seed === 0 ? 0 : 0.7,
       seed,
       ignore_eos: true,
+      // Earlier rounds had the same answers.
+      cache_salt: crypto.randomUUID(),
       timings_per_token: true,
     }),
   });

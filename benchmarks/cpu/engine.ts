@@ -12,6 +12,7 @@ import { formatsOf } from "../../model/formats.ts";
 import type { ModelShape } from "../../model/shape.ts";
 import {
   type Chunk,
+  type ChunkRow,
   type ChunkState,
   greedySampling,
   type SequenceId,
@@ -97,6 +98,7 @@ export class EngineBench {
       pageTokens: PAGE_TOKENS,
       stepTokensMax: STEP_TOKENS,
       stepChunksMax: STREAMS_MAX,
+      stepDrawsMax: STREAMS_MAX,
       topLogprobsMax: 0,
     });
   }
@@ -131,6 +133,39 @@ export class EngineBench {
     const startMs = performance.now();
     for (let i = 0; i < DECODE_STEPS; i++) this.#run(all.map((stream) => this.#chunk(stream, 1, true)));
     return (streams * DECODE_STEPS * 1000) / (performance.now() - startMs);
+  }
+
+  /**
+   * Returns the processor milliseconds of steps with so many tokens of one stream after a context, each with a
+   * draw, by number; with `streams`, of as many streams.
+   */
+  rowsMs(counts: readonly number[], contextTokens: number, streams: boolean, steps: number): number[][] {
+    this.#nextPage = 0;
+    const all = Array.from({ length: streams ? Math.max(...counts) : 1 }, (_, number): Stream => {
+      const stream: Stream = { number, pages: [], computed: 0 };
+      this.#fill(stream, contextTokens, false);
+      return stream;
+    });
+    const times = counts.map((): number[] => []);
+    for (let step = 0; step < steps; step++) {
+      for (const [index, count] of counts.entries()) {
+        const own = streams ? all.slice(0, count) : all;
+        for (const stream of own) stream.computed = contextTokens;
+        const chunks = own.map((stream) => this.#drawing(this.#chunk(stream, count / own.length, true)));
+        const before = process.cpuUsage();
+        this.#run(chunks);
+        const { user, system } = process.cpuUsage(before);
+        times[index]!.push((user + system) / 1000);
+      }
+    }
+    return times;
+  }
+
+  /** A chunk with a draw after each of its tokens. */
+  #drawing(chunk: Chunk): Chunk {
+    const [row] = chunk.samples;
+    const samples = Array.from(chunk.tokens, (_, afterIndex) => ({ ...row!, afterIndex }) as ChunkRow);
+    return { ...chunk, samples };
   }
 
   /** Computes the stream up to `tokens`; samples after the last one if `draws`. */

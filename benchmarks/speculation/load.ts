@@ -33,8 +33,8 @@ const curves = {
   chat: { share: 0.25, first: 0.4, decay: 0.85 },
   none: { share: 0.1, first: 0.08, decay: 0.6 },
 } as const satisfies Readonly<Record<string, DraftCurve>>;
-type CurveName = keyof typeof curves;
-const curveNames = Object.keys(curves) as readonly CurveName[];
+export type CurveName = keyof typeof curves;
+export const curveNames = Object.keys(curves) as readonly CurveName[];
 
 /** Rules that are compared: a fixed number of drafts, 0 for none, or the price. */
 export const rules = ["priced", 0, 1, 2, 4, 8] as const;
@@ -53,16 +53,42 @@ export interface DrawnLoad {
 
 const CALLS = 40;
 
+/** A load's parts. */
+export interface LoadParts {
+  readonly seed: number;
+  readonly machine: Machine;
+  readonly kinds: readonly CurveName[];
+  readonly promptTokens: number;
+  readonly outputTokens: number;
+  /** Average calls at a time. */
+  readonly running: number;
+  readonly noise: NoiseName | null;
+  /** Target of all streams between two tokens; null: none. */
+  readonly tbtMs: number | null;
+}
+
+interface Machine {
+  readonly profile: PartedCostModel;
+  readonly spec: DeviceSpec;
+  readonly device: string;
+}
+
 /** Draws a load. */
 export function drawLoad(seed: number): DrawnLoad {
   const random = new SeededRandom(seed).child("load");
   const pick = <Item>(items: readonly Item[]): Item => items[random.below(items.length)]!;
-  const { profile, spec, device } = drawDevice(random);
+  const machine = drawDevice(random);
   const kinds = Array.from({ length: 1 + random.below(2) }, () => pick(curveNames));
   const promptTokens = pick([50, 400, 2000]);
   const outputTokens = pick([40, 120, 300]);
   const running = pick([0.3, 1, 2, 4, 8, 16, 32]);
   const noise: NoiseName | null = pick([null, "mild", "rough"]);
+  return loadOf({ seed, machine, kinds, promptTokens, outputTokens, running, noise, tbtMs: null });
+}
+
+export function loadOf(parts: LoadParts): DrawnLoad {
+  const { seed, kinds, promptTokens, outputTokens, running, noise, tbtMs } = parts;
+  const { profile, spec, device } = parts.machine;
   // Calls arrive so that the wanted number runs at a time, if each takes as long as among so many.
   const decodes = Math.max(1, Math.round(running));
   const stepMs = profile.stepMs({ prompts: [], decodes, decodeContext: decodes * promptTokens });
@@ -79,7 +105,7 @@ export function drawLoad(seed: number): DrawnLoad {
     run: (rule) => {
       const report = simulate({
         workload: calls(seed, gapMs, promptTokens, outputTokens),
-        policy: policyFor(rule, curveOf, seed),
+        policy: policyFor(rule, tbtMs, curveOf, seed),
         devices: [{ profile, spec }],
         seed,
         noise: noise === null ? null : noises[noise],
@@ -91,8 +117,13 @@ export function drawLoad(seed: number): DrawnLoad {
   };
 }
 
-function policyFor(rule: Rule, curveOf: (call: number) => DraftCurve, seed: number): Policy {
-  const policy = ours();
+function policyFor(
+  rule: Rule,
+  tbtMs: number | null,
+  curveOf: (call: number) => DraftCurve,
+  seed: number,
+): Policy {
+  const policy = ours(tbtMs);
   const drafts = drawnDrafts(curveOf, seed, VOCABULARY);
   if (rule === "priced") return { ...policy, drafts };
   if (rule === 0) return { ...policy, drafts: { kind: "off" } };
@@ -100,19 +131,16 @@ function policyFor(rule: Rule, curveOf: (call: number) => DraftCurve, seed: numb
 }
 
 /** A processor whose rows cost a share of a step, or a measured GPU. */
-function drawDevice(random: SeededRandom): {
-  readonly profile: PartedCostModel;
-  readonly spec: DeviceSpec;
-  readonly device: string;
-} {
+function drawDevice(random: SeededRandom): Machine {
   const kind = random.below(3);
   if (kind === 0) {
-    const name = random.below(2) === 0 ? "a100" : "rtx4090";
-    const { profile, spec } = deviceModels[name];
-    return { profile, spec: { ...spec, stepTokensMax: 2048, stepChunksMax: 256 }, device: name };
+    return gpu(random.below(2) === 0 ? "a100" : "rtx4090");
   }
-  const stepMs = 8 + random.below(50);
-  const share = 0.01 + 0.14 * random.unit() * random.unit();
+  return processor(8 + random.below(50), 0.01 + 0.14 * random.unit() * random.unit());
+}
+
+/** A processor with steps of `stepMs`, of which each row takes a share more. */
+export function processor(stepMs: number, share: number): Machine {
   const first = [{ tokens: 8, tokenMs: (share / 2) * stepMs }];
   const sequences = { sequenceMs: (share / 2) * stepMs, pairMs: 1e-6 * stepMs, contextMs: 1e-5 * stepMs };
   return {
@@ -120,6 +148,12 @@ function drawDevice(random: SeededRandom): {
     spec: deviceSpec({ pages: 8192, contextMax: 8192 }),
     device: `cpu ${stepMs} ms, rows ${(100 * share).toFixed(1)} %`,
   };
+}
+
+/** A measured GPU. */
+export function gpu(name: "a100" | "rtx4090"): Machine {
+  const { profile, spec } = deviceModels[name];
+  return { profile, spec: { ...spec, stepTokensMax: 2048, stepChunksMax: 256 }, device: name };
 }
 
 function calls(seed: number, gapMs: number, promptTokens: number, outputTokens: number): Workload {

@@ -188,7 +188,7 @@ export class KvCacheManager {
       const border = position - (position % pageTokens);
       if (border > computed && border < length && !wanted.has(border)) wanted.set(border, kind);
     }
-    kv.state = { ...checkpoints.begin(from), wanted: inOrder(wanted), saving: [] };
+    kv.state = { ...checkpoints.begin(from), spare: null, wanted: inOrder(wanted), saving: [] };
   }
 
   /**
@@ -201,8 +201,9 @@ export class KvCacheManager {
   }
 
   /**
-   * The state of a chunk of the next step, which ends with token `end`. Takes slots for the checkpoints in
-   * it that are worth more than the cheapest one; none unless it `leaves` any. Null: the model has no states.
+   * The state of a chunk of the next step, which ends with known token `end`, and perhaps drafts. Takes slots
+   * for the checkpoints in it that are worth more than the cheapest one; none unless it `leaves` any. Null: the
+   * model has no states.
    */
   planState({ kv }: Sequence, end: number, leaves = true): ChunkState | null {
     const { state, computed, lock } = kv;
@@ -218,10 +219,12 @@ export class KvCacheManager {
     }
     state.saving = saving;
     state.wanted = state.wanted.filter(([depth]) => depth > end);
+    const saves = saving.map(({ depth, slot }) => ({ count: depth - computed, slot }));
+    if (state.spare !== null) saves.push({ count: end - computed, slot: state.spare });
     return {
       slot: state.slot,
       from: state.from?.slot ?? (computed === 0 ? null : state.slot),
-      saves: saving.map(({ depth, slot }) => ({ count: depth - computed, slot })),
+      saves,
     };
   }
 
@@ -251,10 +254,39 @@ export class KvCacheManager {
     return Math.min(tokens, kv.pageCount * pageTokens - kv.computed);
   }
 
-  /** Gives back the pages behind the known tokens, which were for drafts. */
+  /**
+   * Takes a slot for the state before drafts, to which a sequence goes back if one is wrong. It may evict the
+   * cheapest checkpoint. False if there is none.
+   */
+  readyDraft({ kv }: Sequence): boolean {
+    if (kv.state === null) return true;
+    const checkpoints = this.cache.checkpoints!;
+    if (checkpoints.available === 0) return false;
+    kv.state.spare = checkpoints.take();
+    return true;
+  }
+
+  /**
+   * Records that of `checked` drafts behind the computed tokens the first `right` were right. A recurrent state
+   * that has seen a wrong one goes back to the computed tokens: the right ones are then computed again.
+   */
+  checkedDraft(sequence: Sequence, checked: number, right: number): void {
+    const { state } = sequence.kv;
+    if (state === null || right === checked) this.computed(sequence, right);
+    else [state.slot, state.spare] = [state.spare!, state.slot];
+  }
+
+  /** Gives back what was for drafts: the pages behind the known tokens, and the slot. */
   dropDrafts({ kv, length }: Sequence): void {
     const kept = Math.ceil(length / this.pool.pageTokens);
     while (kv.pageCount > kept) this.pool.release(kv.takePage());
+    this.#dropSpare(kv);
+  }
+
+  #dropSpare({ state }: SequenceKv): void {
+    if (state === null || state.spare === null) return;
+    this.cache.checkpoints!.pool.release(state.spare);
+    state.spare = null;
   }
 
   /**
@@ -318,6 +350,7 @@ export class KvCacheManager {
   #freeState(kv: SequenceKv, keep: boolean): readonly SavedState[] {
     const { state, computed } = kv;
     if (state === null) return [];
+    this.#dropSpare(kv);
     const isLive = state.from === null && computed > 0;
     const all: SavedState[] = [...state.saving, { depth: computed, slot: state.slot, kind: "end" }];
     this.#endReading(kv);

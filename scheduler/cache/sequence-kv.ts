@@ -10,7 +10,12 @@ const noPages = new Int32Array(0);
 /** The recurrent state of a running sequence. Written by kv-cache-manager.ts alone. */
 export interface SequenceState {
   /** Its slot: the state after `computed` tokens, unless `from` has it. */
-  readonly slot: StateSlot;
+  slot: StateSlot;
+  /**
+   * Slot that the step in flight saves the state before its drafts to, for the case that one is wrong; null:
+   * it has no drafts.
+   */
+  spare: StateSlot | null;
   /** The pinned checkpoint that its first chunk begins from; null: `slot` has the state, or it has none yet. */
   from: Checkpoint | null;
   /** Page borders at which a checkpoint is wanted, rising. */

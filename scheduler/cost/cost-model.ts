@@ -12,8 +12,10 @@ export interface PromptShape {
 export interface StepShape {
   readonly prompts: readonly PromptShape[];
   readonly decodes: number;
-  /** Context tokens of all decodes, summed. */
+  /** Context tokens of all decodes, summed; drafts read none of their own. */
   readonly decodeContext: number;
+  /** Query-key pairs of drafts, which are among the decodes. Absent: 0. */
+  readonly draftPairs?: number;
 }
 
 /**
@@ -76,22 +78,26 @@ export function decodeStepMs(model: CostModel, decodes: number, context: number)
 
 /**
  * Returns the shape of a step. A chunk of one token after others counts as a decode; the last single token of
- * a prompt may be one, at the same cost. So does each draft, since a token is drawn after it.
+ * a prompt may be one, at the same cost. So does each draft, since a token is drawn after it; but its keys are
+ * those that its chunk reads anyway.
  */
 export function shapeOf({ chunks }: Step): StepShape {
   const prompts: PromptShape[] = [];
   let decodes = 0;
   let decodeContext = 0;
+  let draftPairs = 0;
   for (const { start, tokens, drafted = 0 } of chunks) {
     const known = tokens.length - drafted;
     decodes += drafted;
-    decodeContext += drafted * (start + known);
+    draftPairs += drafted * (start + known);
     if (known === 1 && start > 0) {
       decodes += 1;
       decodeContext += start;
     } else prompts.push({ tokens: known, context: start });
   }
-  return { prompts, decodes, decodeContext };
+  return draftPairs === 0
+    ? { prompts, decodes, decodeContext }
+    : { prompts, decodes, decodeContext, draftPairs };
 }
 
 /** Costs of an engine as known outside of it: the last model that the engine reported. */

@@ -92,9 +92,9 @@ export class LinearCost implements PartedCostModel {
     return sumOf(this.#parts);
   }
 
-  partsMs({ prompts, decodes, decodeContext }: StepShape, into: Float64Array): void {
+  partsMs({ prompts, decodes, decodeContext, draftPairs = 0 }: StepShape, into: Float64Array): void {
     let tokens = decodes;
-    let pairs = 0;
+    let pairs = draftPairs;
     for (const prompt of prompts) {
       tokens += prompt.tokens;
       pairs += prompt.tokens * (prompt.context + prompt.tokens / 2);

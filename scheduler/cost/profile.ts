@@ -89,10 +89,10 @@ export class ProfileCostModel implements PartedCostModel {
   }
 
   /** Writes the parts. The first one is a step of one token, whose time goes into reading the weights. */
-  partsMs({ prompts, decodes, decodeContext }: StepShape, into: Float64Array): void {
+  partsMs({ prompts, decodes, decodeContext, draftPairs = 0 }: StepShape, into: Float64Array): void {
     const { prompt, decode } = this.#table;
     let tokens = decodes;
-    let promptMs = 0;
+    let promptMs = prompt.pairMs * draftPairs;
     for (const chunk of prompts) {
       tokens += chunk.tokens;
       promptMs += prompt.chunkMs + prompt.tokenMs * chunk.tokens + prompt.contextMs * chunk.context;

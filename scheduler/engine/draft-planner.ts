@@ -21,6 +21,7 @@ const ASKED_IN_TURN = 4;
 interface ChunkDraft extends OfferedDraft {
   readonly index: number;
   readonly sequence: Sequence;
+  readonly goesBack: boolean;
 }
 
 /**
@@ -29,8 +30,8 @@ interface ChunkDraft extends OfferedDraft {
  * Every row is that of a single step after the same tokens, so that the text does not depend on drafts.
  *
  * The budget decides how many are worth their time (step/draft-rule.ts). The device cuts a draft that leaves
- * its grammar (gpu/constrained-device.ts). These sequences have none: those of models with recurrent states,
- * which cannot be taken back; and those that pool, or ask for log probabilities of their prompt.
+ * its grammar (gpu/constrained-device.ts). A recurrent state goes back to the one before a draft that was not all
+ * right. Sequences that pool, or ask for log probabilities of their prompt, have none.
  */
 export class DraftPlanner {
   readonly #spec: DeviceSpec;
@@ -57,17 +58,20 @@ export class DraftPlanner {
     const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
     const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
+    const goesBack = this.#spec.states !== undefined;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
       const offer = count === sequence.behind ? this.#offer(sequence) : null;
-      return offer === null ? [] : { ...offer, index, sequence };
+      return offer === null ? [] : { ...offer, index, sequence, goesBack };
     });
     if (offers.length === 0) return;
     const counts = budget.takeDrafts(offers, rowsMax);
     for (const [i, { index, sequence, tokens, isPredicted }] of offers.entries()) {
       const { behind } = sequence;
       const room = counts[i]! > 0 ? this.#kvCache.roomFor(sequence, behind + counts[i]!) - behind : 0;
-      if (room > 0) step.draft(index, tokens.slice(0, room), isPredicted);
+      if (room <= 0) continue;
+      if (this.#kvCache.readyDraft(sequence)) step.draft(index, tokens.slice(0, room), isPredicted);
+      else this.#kvCache.dropDrafts(sequence);
     }
   }
 
@@ -112,9 +116,9 @@ function beforeEnd(offer: OfferedDraft, endTokens: readonly TokenId[]): OfferedD
     : { ...offer, tokens: offer.tokens.slice(0, end), chances: offer.chances.slice(0, end) };
 }
 
-/** Opens the drafts of an engine; null: it has none. Recurrent states cannot be taken back. */
-export function openDrafts({ states }: DeviceSpec, policy: DraftPolicy): EngineDrafts | null {
-  if (states !== undefined || policy.kind === "off") return null;
+/** Opens the drafts of an engine; null: it has none. */
+export function openDrafts(policy: DraftPolicy): EngineDrafts | null {
+  if (policy.kind === "off") return null;
   return new EngineDrafts(policy.kind === "suffix" ? openSuffixSource() : policy.open());
 }
 

@@ -71,7 +71,12 @@ interface Played {
 function play(
   all: readonly Omit<SequenceSpec, "id">[],
   chance: number | null,
-  { pages = 64, checked = 8, fault = (_: Step): StepResult | null => null } = {},
+  {
+    pages = 64,
+    checked = 8,
+    slots = null as number | null,
+    fault = (_: Step): StepResult | null => null,
+  } = {},
 ): Played {
   const answers = new Map<SequenceId, readonly number[]>();
   const answerOf = (spec: SequenceSpec): readonly number[] => {
@@ -81,7 +86,10 @@ function play(
   };
   const contextMax = Math.min(CONTEXT, pages * 4);
   const harness = new EngineHarness({
-    spec: { pages, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
+    spec: {
+      ...{ pages, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
+      ...(slots === null ? {} : { states: { slots, bytes: 1 } }),
+    },
     engine: {
       batch: checked === 0 ? ours().batch : fixedDrafts(staticBudget(64), checked),
       drafts: chance === null ? { kind: "off" } : oracleDrafts(answerOf, chance, VOCABULARY),
@@ -113,12 +121,13 @@ test("with drafts of any quality clients are told the same as without", () => {
     fc.constantFrom(0, 0.5, 0.9, 1),
     fc.constantFrom(0, 1, 3, 16),
     fc.integer({ min: 16, max: 64 }),
-    (all, chance, checked, pages) => {
+    fc.constantFrom(null, null, 1, 2, 6, 20),
+    (all, chance, checked, pages, slots) => {
       // Steps that may be given up are, every third time; and some are started again.
       const fault = ({ isAbortable, number }: Step): StepResult | null =>
         isAbortable === true && number % 3 === 0 ? { kind: "aborted", reason: "something came" } : null;
       const without = play(all, null, { pages });
-      const drafted = play(all, chance, { pages, checked, fault });
+      const drafted = play(all, chance, { pages, checked, slots, fault });
       for (const [id] of all.entries())
         expect(toldTo(id, drafted.harness)).toEqual(toldTo(id, without.harness));
       const { pagesFree, pagesCached, pagesTotal } = drafted.harness.load;
@@ -174,22 +183,18 @@ test("a device of one sequence takes as many rows as it says", () => {
   expect([longest({}), longest({ stepDrawsMax: 6 })]).toEqual([1, 6]);
 });
 
-test("no drafts where states cannot be taken back", () => {
-  const checkedBy = (changes: Partial<DeviceSpec>): number => {
-    const harness = new EngineHarness({
-      spec: { vocabSize: VOCABULARY, ...changes },
-      engine: {
-        batch: fixedDrafts(staticBudget(64), 4),
-        drafts: oracleDrafts(() => new Array<number>(20).fill(0), 1, VOCABULARY),
-      },
-    });
-    harness.submit(sequenceSpec([1, 2, 3], 20));
-    harness.finish();
-    expect(harness.outcomes[0]!.finish).toEqual({ kind: "length" });
-    return harness.load.draftsTotal;
-  };
-  expect(checkedBy({})).toBeGreaterThan(0);
-  expect(checkedBy({ states: { slots: 4, bytes: 1 } })).toBe(0);
+test("a recurrent state goes back to before a draft with a wrong token, whose right ones are computed again", () => {
+  const spec = sequenceSpec([1, 2, 3], 45);
+  expect(play([spec], 1, { slots: 2 })).toMatchObject({ steps: 6, accepted: 39 });
+  // Without a free slot there are no drafts.
+  expect(play([spec], 1, { slots: 1 })).toMatchObject({ steps: 45, accepted: 0 });
+  const { harness, steps, accepted } = play([spec], 0.7, { slots: 2 });
+  expect(steps).toBe(45 - accepted);
+  expect(accepted).toBeGreaterThan(10);
+  const counts = harness.steps.flatMap(({ chunks }) =>
+    chunks.map(({ tokens, drafted = 0 }) => tokens.length - drafted),
+  );
+  expect(Math.max(...counts.slice(1))).toBeGreaterThan(1);
 });
 
 test("streams with drafts keep their targets on a device whose costs are known", () => {

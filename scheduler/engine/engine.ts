@@ -89,7 +89,7 @@ export class Engine {
     const reports = new ReportBuilder(options.trace);
     const onDone = (): void => this.#loaded();
     const loads = used === null ? null : new TierLoads({ tier: used, clock, costs, kvCache, queue, onDone });
-    const drafts = openDrafts(spec, options.drafts);
+    const drafts = openDrafts(options.drafts);
     const table = new SequenceTable({
       clock,
       kvCache,
@@ -310,16 +310,15 @@ export class Engine {
     // The device has cut the rest off.
     const end = all.findIndex(({ kind }) => kind === "deferred");
     const drawn = end < 0 ? all : all.slice(0, end);
+    const isOpen = sequence.state === "running" && known < sequence.length;
+    let last = isOpen ? sequence.tokens[known]! : null;
     let right = 0;
-    while (
-      right < drawn.length &&
-      sequence.state === "running" &&
-      known + right < sequence.length &&
-      sequence.tokens[known + right] === draft[right]
-    ) {
+    for (; right < drawn.length && last === draft[right]; right++) {
       const one = drawn[right]!;
-      right += 1;
-      this.#table.kvCache.computed(sequence, 1);
+      last = one.kind === "token" ? one.token : null;
+    }
+    if (isOpen) this.#table.kvCache.checkedDraft(sequence, drawn.length, right);
+    for (const one of drawn.slice(0, right)) {
       if (one.kind === "failed") this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
       else this.#appendAll(sequence, one);
     }

@@ -44,7 +44,12 @@ export function checkEngine(
   for (const sequence of [...running, ...others]) {
     locks.push(checkResident(sequence, kvCache.pool.pageTokens));
     const { lockedPages, pageCount, pages, state } = sequence.kv;
-    if (state !== null) slots.push(state.slot, ...state.saving.map(({ slot }) => slot));
+    if (state !== null)
+      slots.push(
+        state.slot,
+        ...(state.spare === null ? [] : [state.spare]),
+        ...state.saving.map(({ slot }) => slot),
+      );
     if (state !== null && state.from !== null) pins.push(state.from);
     for (let i = lockedPages; i < pageCount; i++) owned.push(pages[i]! as PageId);
     const isKnown = sequence.state === "running" && sequences.get(sequence.id) === sequence;

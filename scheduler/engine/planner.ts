@@ -284,7 +284,7 @@ export class Planner {
       if (draft !== undefined) sequence.draft(draft);
       const end = start + count + (draft?.length ?? 0);
       table.gotChunk(sequence, startMs);
-      const state = table.kvCache.planState(sequence, end);
+      const state = table.kvCache.planState(sequence, start + count);
       return {
         sequence: sequence.id,
         start,

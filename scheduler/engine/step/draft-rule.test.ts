@@ -57,10 +57,10 @@ test("the best chances come first", () => {
   expect(chooseDrafts(offers, many, 1)).toEqual([0, 1, 0]);
 });
 
-test("a stream that draws one token a step waits for drafts of others for half a step at most", () => {
+test("a stream that draws one token a step waits for drafts of others for a quarter of a step at most", () => {
   const two = { ...prices, decodes: 2, others: 1 };
-  expect(chooseDrafts([offer(1, 8)], two, 64)).toEqual([5]);
-  expect(chooseDrafts([offer(1, 8)], { ...two, others: 1.2 }, 64)).toEqual([8]);
+  expect(chooseDrafts([offer(1, 8)], two, 64)).toEqual([2]);
+  expect(chooseDrafts([offer(1, 8)], { ...two, others: 1.5 }, 64)).toEqual([8]);
   expect(chooseDrafts([offer(1, 8), offer(1, 8)], { ...two, others: Number.POSITIVE_INFINITY }, 64)).toEqual([
     8, 8,
   ]);
@@ -69,6 +69,22 @@ test("a stream that draws one token a step waits for drafts of others for half a
   expect(
     chooseDrafts([offer(1, 8), offer(0.1, 1, 2)], { ...two, others: Number.POSITIVE_INFINITY }, 64)[0],
   ).toBe(8);
+});
+
+test("where a state goes back, a copy and rows that are computed again are paid", () => {
+  const counts = (rowMs: number, goesBack: boolean): number[] =>
+    [0.3, 0.6, 0.9, 1].map((chance) => {
+      const given = { ...offer(chance, 8), goesBack };
+      return chooseDrafts([given], { ...prices, addedMs: (rows) => rowMs * rows }, 64)[0]!;
+    });
+  expect([counts(0.1, false), counts(0.1, true)]).toEqual([
+    [3, 7, 8, 8],
+    [3, 7, 8, 8],
+  ]);
+  expect([counts(2, false), counts(2, true)]).toEqual([
+    [1, 2, 7, 8],
+    [0, 2, 6, 8],
+  ]);
 });
 
 test("no limit of the step is passed", () => {

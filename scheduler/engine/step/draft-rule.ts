@@ -17,7 +17,7 @@ export interface DraftPrices {
 /** Least gain of drafts, as a share of the pace without any. */
 const GAIN = 0.01;
 /** Most by which a step may become longer, as a share, beside a stream that draws one token in it. */
-const NOTICED = 0.5;
+const NOTICED = 0.25;
 /** Most rows of a step that are weighed one by one. */
 const ROWS_MAX = 128;
 
@@ -42,13 +42,14 @@ export function chooseDrafts(offers: readonly DraftOffer[], prices: DraftPrices,
   let best = { rows: 0, pace: ((1 + GAIN) * decodes) / aloneMs };
   const ordered = inOrder(offers).slice(0, Math.min(rowsMax, ROWS_MAX));
   const expected = offers.map(({ sequence }) => ({ sequence, tokens: 1 }));
+  const paid = new PaidRows(offers);
   let tokens = decodes;
   let context = 0;
   for (const [index, { offer, chance }] of ordered.entries()) {
     tokens += chance;
     expected[offer]!.tokens += chance;
     context += offers[offer]!.sequence.length;
-    const addedMs = prices.addedMs(index + 1, context);
+    const addedMs = prices.addedMs(paid.add(offer, chance), context);
     if (addedMs > addedMax) break;
     const pace = tokens / (aloneMs + addedMs);
     if (pace <= best.pace) continue;
@@ -57,6 +58,39 @@ export function chooseDrafts(offers: readonly DraftOffer[], prices: DraftPrices,
   }
   for (const { offer } of ordered.slice(0, best.rows)) counts[offer]! += 1;
   return counts;
+}
+
+/**
+ * Rows that drafts cost. A state is copied before a draft, which takes about as long as a row. If the draft is
+ * not all right, its right tokens are computed again.
+ */
+class PaidRows {
+  readonly #offers: readonly DraftOffer[];
+  /** Rows of each draft, and its expected number of right tokens. */
+  readonly #rows: number[];
+  readonly #right: number[];
+  /** Rows that each draft adds beside its own. */
+  readonly #more: number[];
+  #total = 0;
+
+  constructor(offers: readonly DraftOffer[]) {
+    this.#offers = offers;
+    this.#rows = offers.map(() => 0);
+    this.#right = offers.map(() => 0);
+    this.#more = offers.map(() => 0);
+  }
+
+  /** Adds a row that is right with this chance; returns the expected rows of all. */
+  add(offer: number, chance: number): number {
+    this.#total += 1;
+    if (this.#offers[offer]!.goesBack !== true) return this.#total;
+    this.#rows[offer]! += 1;
+    this.#right[offer]! += chance;
+    const more = 1 + this.#right[offer]! - this.#rows[offer]! * chance;
+    this.#total += more - this.#more[offer]!;
+    this.#more[offer] = more;
+    return this.#total;
+  }
 }
 
 /** True if some number of rows would be worth its time although nothing is known of the drafts. */

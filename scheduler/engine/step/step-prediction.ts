@@ -9,6 +9,7 @@ interface MutableShape extends StepShape {
   readonly prompts: PromptShape[];
   decodes: number;
   decodeContext: number;
+  draftPairs: number;
 }
 
 /** A step while it is filled, and the cost model's predictions for it. */
@@ -20,7 +21,7 @@ export class StepPrediction {
   /** Begins with `decodes`, whose contexts have `decodeContext` tokens together. */
   constructor(costs: EngineCosts, decodes: number, decodeContext: number) {
     this.#costs = costs;
-    this.#shape = { prompts: [], decodes, decodeContext };
+    this.#shape = { prompts: [], decodes, decodeContext, draftPairs: 0 };
     this.#tokens = decodes;
   }
 
@@ -53,14 +54,18 @@ export class StepPrediction {
     return ms;
   }
 
-  /** Time by which rows of drafts lengthen the step, whose contexts have `context` tokens together. */
+  /**
+   * Time by which rows of drafts lengthen the step, whose contexts have `context` tokens together. Their number
+   * may be an expected one.
+   */
   addedMs(rows: number, context: number): number {
+    const { decodes, draftPairs } = this.#shape;
     const before = this.ms;
-    this.#shape.decodes += rows;
-    this.#shape.decodeContext += context;
+    this.#shape.decodes = decodes + rows;
+    this.#shape.draftPairs = draftPairs + context;
     const { ms } = this;
-    this.#shape.decodes -= rows;
-    this.#shape.decodeContext -= context;
+    this.#shape.decodes = decodes;
+    this.#shape.draftPairs = draftPairs;
     return ms - before;
   }
 

@@ -12,6 +12,11 @@ export type SequenceView = Pick<
 /** A draft for a decode of the step. */
 export interface DraftOffer extends Pick<OfferedDraft, "chances"> {
   readonly sequence: Pick<SequenceView, "id" | "length" | "objective" | "pacing">;
+  /**
+   * True if the device saves a state before the draft, and computes the right tokens before a wrong one again.
+   * Absent: false.
+   */
+  readonly goesBack?: boolean;
 }
 
 /** Limits the prompt, forced and drafted tokens of a step. One object serves the planning of one step. */
