@@ -9,7 +9,7 @@
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import { partsOf, type QuantisedSource } from "../model/quantisation.ts";
 import { rotationOf } from "../model/rope.ts";
-import type { LayerShape, ModelShape, Router } from "../model/shape.ts";
+import { type LayerShape, layersWithHead, type ModelShape, type Router } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
 
 /** Values of bunting_status other than OK. */
@@ -62,7 +62,7 @@ export interface ComputeOptions {
   readonly threads: number;
   /**
    * Formats of matrices, values of `matrixFormats` in the order of engine.h: embedding, vocabulary
-   * projection, seven per layer, the table of layer inputs, then three per layer if any is recurrent. Absent: all
+   * projection, seven per layer (a head's last), the table of layer inputs, then three per layer if any is recurrent. Absent: all
    * plain.
    */
   readonly formats?: readonly number[];
@@ -94,6 +94,8 @@ export interface EngineLimits {
   readonly topLogprobsMax: number;
   /** Slots for recurrent states; absent: none. */
   readonly states?: number;
+  /** Tokens that the model's head drafts after a chunk at most, up to 8; absent: it computes nothing. */
+  readonly draftsMax?: number;
   /** GPUs that compute one step together: exactly one today. Absent for CPU engines. */
   readonly devices?: readonly number[];
   /** Library that multiplies plain matrices on a GPU; absent: own. */
@@ -175,7 +177,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 20;
+const abiVersion = 21;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -485,14 +487,15 @@ function encodeQuantised(source: QuantisedSource): Uint8Array {
 
 /**
  * Encodes a bunting_model_shape: 16 int32, 7 float, 15 int32, a float, an int32, then the addresses of layers,
- * ropes and formats, 6 int32 and 2 float of recurrent layers, and 4 int32, a float and an int32 of latent ones. Layers, ropes and formats follow it in the
+ * ropes and formats, 6 int32 and 2 float of recurrent layers, 4 int32 and a float of latent ones, and an int32 of the head. Layers, ropes and formats follow it in the
  * same storage, with the ropes' frequencies.
  */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
   const rotations = shape.ropes.map((rope) => rotationOf(rope, shape.contextMax));
   const layersAt = shapeBytes;
-  const ropesAt = layersAt + shape.layers.length * layerBytes;
+  const layers = layersWithHead(shape);
+  const ropesAt = layersAt + layers.length * layerBytes;
   const frequenciesAt = ropesAt + rotations.length * ropeBytes;
   const formatsAt = rotations.reduce((at, { frequencies }) => at + frequencies.byteLength, frequenciesAt);
   const struct = new Uint8Array(new ArrayBuffer(formatsAt + formats.length));
@@ -505,7 +508,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     view.setBigUint64(at, BigInt(ptr(struct)) + BigInt(target), true);
 
   writeIntegers(0, [
-    ...[shape.layers.length, shape.hidden, shape.feedForward],
+    ...[layers.length, shape.hidden, shape.feedForward],
     ...[shape.queryHeads, shape.kvHeads, shape.headSize, shape.vocab, shape.contextMax],
     ...[Number(shape.tiedEmbeddings), shape.norm === "rms" ? 0 : 1, activations.indexOf(shape.activation)],
     ...[rotations.length, compute === "f32" ? 0 : 2, isa === "auto" ? -1 : isaNames.indexOf(isa), threads],
@@ -554,9 +557,12 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     writeIntegers(216, [latent.rank, latent.queryRank, latent.keySize, latent.valueSize]);
     view.setFloat32(232, latent.normEpsilon, true);
   }
+  const { head } = shape;
+  if (head !== undefined)
+    view.setInt32(236, 1 | (Number(head.isNormed) << 1) | (Number(head.isHiddenFirst) << 2), true);
   writeAddress(160, layersAt);
   view.setInt32(156, shape.streams ?? 1, true);
-  for (const [index, layer] of shape.layers.entries()) {
+  for (const [index, layer] of layers.entries()) {
     const at = layersAt + index * layerBytes;
     writeIntegers(at, layerWords(layer));
     view.setFloat32(at + 76, layer.gateCutoff ?? 0, true);
@@ -614,18 +620,18 @@ function layerWords(layer: LayerShape): number[] {
 /** BUNTING_DEVICES_MAX. */
 const devicesMax = 8;
 
-/** Encodes bunting_engine_limits: 10 int32, the devices, then the state slots. */
+/** Encodes bunting_engine_limits: 10 int32, the devices, then the state slots and the most drafts. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
   const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
   const { stepDrawsMax = stepChunksMax, stepHiddenMax = stepChunksMax } = limits;
-  const { devices = [], gemm = "own", states = 0 } = limits;
+  const { devices = [], gemm = "own", states = 0, draftsMax = 0 } = limits;
   if (devices.length > devicesMax) {
     throw new NativeError("invalid", `${devices.length} devices for one engine; at most ${devicesMax}`);
   }
-  const struct = new Int32Array(new ArrayBuffer((11 + devicesMax) * 4));
+  const struct = new Int32Array(new ArrayBuffer((12 + devicesMax) * 4));
   struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax]);
   struct.set([stepDrawsMax, stepHiddenMax, topLogprobsMax], 5);
   struct.set([gemmNames.indexOf(gemm), devices.length, ...devices], 8);
-  struct[10 + devicesMax] = states;
+  struct.set([states, draftsMax], 10 + devicesMax);
   return new Uint8Array(struct.buffer);
 }

@@ -11,6 +11,7 @@ import { assert } from "../base/assert.ts";
 import type {
   Chunk,
   ChunkRow,
+  DeviceDraft,
   PageMove,
   PageTier,
   Sampled,
@@ -26,7 +27,7 @@ const magic = 0x31505453;
 const entryWords = {
   moves: 4,
   tokens: 1,
-  chunks: 12,
+  chunks: 14,
   pages: 1,
   rows: 20,
   pairs: 2,
@@ -49,7 +50,7 @@ const resultRowWords = 4;
 const afterIndexWord = 16;
 const wantsWord = 17;
 const wantsHidden = 1;
-/** State slot of a chunk that has none. */
+/** State slot of a chunk that has none, and token after one that is not known. */
 const none = -1;
 
 /** Integer, float and byte views of one buffer; native code receives `bytes`. */
@@ -165,7 +166,17 @@ export class StepBlock {
     let to = at.chunks;
     let save = at.saves;
     for (const index of order) {
-      const { start, tokens, pages, samples, adapter, secondAt = 0, state } = chunks[index]!;
+      const {
+        start,
+        tokens,
+        pages,
+        samples,
+        adapter,
+        secondAt = 0,
+        state,
+        next: after,
+        drafts = 0,
+      } = chunks[index]!;
       ints[to++] = next.tokens;
       ints[to++] = tokens.length;
       ints[to++] = start;
@@ -178,6 +189,8 @@ export class StepBlock {
       ints[to++] = state?.slot ?? none;
       ints[to++] = state?.from ?? none;
       ints[to++] = state?.saves.length ?? 0;
+      ints[to++] = after ?? none;
+      ints[to++] = drafts;
       for (const { count, slot } of state?.saves ?? []) {
         ints[save++] = count;
         ints[save++] = slot;
@@ -322,16 +335,22 @@ export interface ResultLimits {
   readonly hiddenMax: number;
   /** Numbers per hidden state. */
   readonly hiddenSize: number;
+  /** Tokens that the model's head drafts after a chunk. Absent: it has none. */
+  readonly draftsMax?: number;
 }
 
 /** Buffer where the engine writes the results of a step's rows, sized for the maximum. */
 export class StepResultBlock {
   readonly #words: Words;
   readonly #stride: number;
+  /** First word of a draw's drafts; null: there are none. */
+  readonly #draftsAt: number | null;
   readonly #hiddenSize: number;
 
-  constructor({ drawsMax, topLogprobsMax, hiddenMax, hiddenSize }: ResultLimits) {
-    this.#stride = resultRowWords + 2 * topLogprobsMax;
+  constructor({ drawsMax, topLogprobsMax, hiddenMax, hiddenSize, draftsMax = 0 }: ResultLimits) {
+    const ownWords = resultRowWords + 2 * topLogprobsMax;
+    this.#stride = ownWords + (draftsMax > 0 ? 1 + 2 * draftsMax : 0);
+    this.#draftsAt = draftsMax > 0 ? ownWords : null;
     this.#hiddenSize = hiddenSize;
     this.#words = new Words(resultHeaderWords + drawsMax * this.#stride + hiddenMax * hiddenSize);
   }
@@ -373,7 +392,26 @@ export class StepResultBlock {
     const status = ints[at]!;
     if (status !== 0) return { kind: "failed", sequence, reason: rowFailure(status) };
     const logprobs = sampling.topLogprobs === null ? null : this.#logprobs(at);
-    return { kind: "token", sequence, token: ints[at + 1]!, logprobs };
+    const drafts = this.#drafts(at);
+    return {
+      kind: "token",
+      sequence,
+      token: ints[at + 1]!,
+      logprobs,
+      ...(drafts === null ? {} : { drafts }),
+    };
+  }
+
+  /** Tokens that the model's head drafted after a draw; null: none. */
+  #drafts(at: number): DeviceDraft | null {
+    const { ints, floats } = this.#words;
+    const count = this.#draftsAt === null ? 0 : ints[at + this.#draftsAt]!;
+    if (count === 0) return null;
+    const pairs = Array.from({ length: count }, (_, i) => at + this.#draftsAt! + 1 + 2 * i);
+    return {
+      tokens: pairs.map((pair) => ints[pair]!),
+      probabilities: pairs.map((pair) => Math.exp(floats[pair + 1]!)),
+    };
   }
 
   #hidden(sequence: SequenceId, draws: number, place: number): Sampled {

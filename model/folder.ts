@@ -5,6 +5,7 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { headless, type ModelConfig, readModelConfig } from "./config.ts";
+import { type HeadChoice, matchedWithHead } from "./draft-head.ts";
 import { encoderScore } from "./encoder-head.ts";
 import { isGguf, openGguf } from "./gguf.ts";
 import {
@@ -29,40 +30,48 @@ const configBytesMax = 4 << 20;
 
 /**
  * Opens and checks a folder with config.json and safetensors, a folder with a GGUF file, or a GGUF file.
- * `ropeScaling`: JSON of a scaling in place of the model's own; null for that. Throws ModelError.
+ * `ropeScaling`: JSON of a scaling in place of the model's own; null for that. `head`: whether to load a head that
+ * drafts tokens. Throws ModelError.
  */
-export function openModelFolder(path: string, ropeScaling: string | null = null): ModelFolder {
-  const folder = opened(path);
+export function openModelFolder(
+  path: string,
+  ropeScaling: string | null = null,
+  head: HeadChoice = "none",
+): ModelFolder {
+  const folder = opened(path, head);
   return ropeScaling === null ? folder : withRopeScaling(folder, ropeScaling);
 }
 
-function opened(path: string): ModelFolder {
+function opened(path: string, head: HeadChoice): ModelFolder {
   const published = existsSync(path) ? null : readPublishedName(path);
   const downloaded = published === null ? null : snapshotFolder(hubCache(process.env), published);
   const dir = downloaded ?? path;
-  if (isGguf(dir)) return openGguf(dir);
+  if (isGguf(dir)) return openGguf(dir, head);
   const names = folderNames(dir, published);
   const hasWeights = names.includes("model.safetensors") || names.includes("model.safetensors.index.json");
   if (!hasWeights) {
     const file = onlyGguf(dir, names, published?.variant ?? null);
-    if (file !== null) return openGguf(join(dir, file));
+    if (file !== null) return openGguf(join(dir, file), head);
     throw insteadOf(dir, names, "has neither model.safetensors nor model.safetensors.index.json");
   }
   if (!names.includes("config.json")) throw insteadOf(dir, names, "has no config.json");
   const described = readModelConfig(dir);
   const stored = readStoredTensors(dir);
-  const { config, note } = withOwnProjection(described, stored);
+  const { config: own, note } = withOwnProjection(described, stored);
   const configFile = join(dir, "config.json");
   const quantisation = quantisationOf(
     configFile,
     withModelopt(dir, readJsonObject(configFile, configBytesMax)),
   );
   const source = stored.files.length === 1 ? stored.files[0]! : join(dir, "model.safetensors.index.json");
+  const { config, tensors } = matchedWithHead(own, head, configFile, (config) =>
+    matchTensors(config, stored, source, folderLayout(quantisation)),
+  );
   return {
     dir,
     name: publishedNameOf(dir) ?? basename(resolve(dir)),
     config,
-    tensors: matchTensors(config, stored, source, folderLayout(quantisation)),
+    tensors,
     notes: [
       ...(quantisation === null ? [] : [`Matrices are stored as ${quantisation.title}.`]),
       ...(note === null ? [] : [note]),

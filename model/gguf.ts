@@ -4,6 +4,7 @@
  */
 import { basename, dirname, join, resolve } from "node:path";
 import { type DenseLayer, denseLayer } from "./dense.ts";
+import { type HeadChoice, matchedWithHead } from "./draft-head.ts";
 import { factorsName, ggufConfig } from "./gguf-config.ts";
 import { type GgufFile, readGgufFile } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";
@@ -30,7 +31,7 @@ export function isGguf(path: string): boolean {
 }
 
 /** Opens a file, or the first part of several. Throws ModelError. */
-export function openGguf(path: string): ModelFolder {
+export function openGguf(path: string, head: HeadChoice = "none"): ModelFolder {
   const first = readGgufFile(path);
   const metadata = new Metadata(first);
   const parts = [first, ...otherParts(path, metadata)];
@@ -39,18 +40,21 @@ export function openGguf(path: string): ModelFolder {
   if (embedding === undefined) {
     throw new ModelError(path, wholeNames[TensorKind.embed]!, "the tensor is missing");
   }
-  const config = ggufConfig(metadata, {
+  const described = ggufConfig(metadata, {
     vocab: embedding.shape[0]!,
     tiedEmbeddings: !tensors.has(wholeNames[TensorKind.lmHead]!),
     has: (name) => tensors.has(name),
     floats: (name) => floatsOf(tensors.get(name)),
     rows: (name) => tensors.get(name)?.shape.at(-2) ?? null,
   });
+  const { config, tensors: matched } = matchedWithHead(described, head, path, (config) =>
+    matchTensors(config, { tensors }, path, ggufLayout),
+  );
   return {
     dir: path,
     name: nameOf(path, metadata),
     config,
-    tensors: matchTensors(config, { tensors }, path, ggufLayout),
+    tensors: matched,
     weightFilesBytes: parts.reduce((sum, part) => sum + part.fileBytes, 0),
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
@@ -165,6 +169,10 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.stateD]: "ssm_d",
   [TensorKind.stateNorm]: "ssm_norm.weight",
   [TensorKind.stateO]: "ssm_out.weight",
+  [TensorKind.headEmbedNorm]: "nextn.enorm.weight",
+  [TensorKind.headHiddenNorm]: "nextn.hnorm.weight",
+  [TensorKind.headProjection]: "nextn.eh_proj.weight",
+  [TensorKind.headNorm]: "nextn.shared_head_norm.weight",
 };
 
 /** Tensor names of experts; each tensor holds those of all experts. */

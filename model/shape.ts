@@ -281,6 +281,23 @@ export interface Traits {
   readonly factors?: Readonly<Record<number, number>>;
   /** Sizes of latent layers; absent: the model has none. */
   readonly latent?: Latent;
+  /** Head that drafts tokens; absent: the model has none, or it is not loaded. */
+  readonly head?: DraftHead;
+}
+
+/** Head that drafts the tokens behind the next one (multi-token prediction, engine.h). */
+export interface DraftHead {
+  /** Its layer, which has keys and values of its own. */
+  readonly layer: LayerShape;
+  /** True if it reads hidden states behind the norm that precedes the vocabulary projection. */
+  readonly isNormed: boolean;
+  /** True if its projection reads the hidden state before the embedding. */
+  readonly isHiddenFirst: boolean;
+}
+
+/** Layers with weights and keys: those of the model, then a head's. */
+export function layersWithHead({ layers, head }: Pick<ModelShape, "layers" | "head">): readonly LayerShape[] {
+  return head === undefined ? layers : [...layers, head.layer];
 }
 
 /**

@@ -87,4 +87,8 @@ export const TensorKind = {
   laurelIn: 95,
   laurelOut: 96,
   laurelNorm: 97,
+  headEmbedNorm: 98,
+  headHiddenNorm: 99,
+  headProjection: 100,
+  headNorm: 101,
 } as const;

@@ -1,7 +1,14 @@
 /** Tensors that a model of a shape must have, with their shapes. */
 import type { ModelConfig } from "./config.ts";
 import { latentTensors } from "./latent-tensors.ts";
-import { hasAttention, hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import {
+  hasAttention,
+  hasExperts,
+  type LayerShape,
+  layerSizes,
+  layersWithHead,
+  type ModelShape,
+} from "./shape.ts";
 import { type SizedTensor, stateTensors } from "./state-tensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
@@ -16,6 +23,8 @@ export interface WantedTensor {
   readonly shape: readonly number[];
   /** True for the projection of q from a latent of queries. */
   readonly ofQueryLatent?: boolean;
+  /** True for tensors of the head that drafts, whose layer follows the model's. */
+  readonly ofHead?: boolean;
 }
 
 /** All tensors of a model of this configuration, in the order in which the forward pass needs them. */
@@ -39,14 +48,25 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   for (const tensor of [TensorKind.streamIn, TensorKind.streamOut])
     for (let layer = 0; layer + 1 < (shape.streams ?? 1); layer += 1)
       wanted.push({ tensor, layer, expert: null, shape: [hidden, hidden] });
-  shape.layers.forEach((has, layer) => {
+  layersWithHead(shape).forEach((has, layer) => {
+    const ofHead = layer === shape.layers.length ? { ofHead: true } : {};
     const hasQueryLatent = has.mixer === "latent" && shape.latent!.queryRank > 0;
     for (const [tensor, size] of layerTensors(has, shape)) {
       const ofQueryLatent = hasQueryLatent && tensor === TensorKind.q;
-      wanted.push({ tensor, layer, expert: null, shape: size, ...(ofQueryLatent && { ofQueryLatent }) });
+      wanted.push({
+        tensor,
+        layer,
+        expert: null,
+        shape: size,
+        ...(ofQueryLatent && { ofQueryLatent }),
+        ...ofHead,
+      });
     }
     for (const [tensor, expert, size] of expertTensors(has, shape))
-      wanted.push({ tensor, layer, expert, shape: size });
+      wanted.push({ tensor, layer, expert, shape: size, ...ofHead });
+    if (layer < shape.layers.length) return;
+    for (const [tensor, size] of headTensors(shape))
+      wanted.push({ tensor, layer, expert: null, shape: size, ...ofHead });
   });
   for (const [tensor, size] of finalNormTensors(shape))
     wanted.push({ tensor, layer: 0, expert: null, shape: size });
@@ -54,6 +74,16 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
     wanted.push({ tensor: TensorKind.lmHead, layer: 0, expert: null, shape: [vocab, hidden] });
   }
   return wanted;
+}
+
+/** Tensors that a head has beside its layer. */
+function headTensors({ hidden }: ModelShape): SizedTensor[] {
+  return [
+    [TensorKind.headEmbedNorm, [hidden]],
+    [TensorKind.headHiddenNorm, [hidden]],
+    [TensorKind.headProjection, [hidden, 2 * hidden]],
+    [TensorKind.headNorm, [hidden]],
+  ];
 }
 
 function finalNormTensors({ encoder, norm, hidden }: ModelShape): SizedTensor[] {

@@ -10,7 +10,7 @@ import { latentKinds } from "./latent-tensors.ts";
 import { ModelError } from "./model-error.ts";
 import { partsOf, type Quantisation, type QuantisedMatrix, type QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
-import type { ModelShape } from "./shape.ts";
+import { layersWithHead, type ModelShape } from "./shape.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 import { streamKinds, type WantedTensor, wantedTensors, xieluKinds } from "./wanted-tensors.ts";
 
@@ -288,7 +288,11 @@ const expertNames: Readonly<Record<number, string>> = {
   [TensorKind.down]: "mlp.experts.{}.down_proj.weight",
 };
 
-function folderName({ tensor, layer, expert, ofQueryLatent }: WantedTensor, family: Family): string {
+function folderName(want: WantedTensor, family: Family): string {
+  const { tensor, layer, expert, ofQueryLatent, ofHead } = want;
+  const ofModel = (name: string): string => name.replace("{}", String(layer));
+  const own = ofHead === true ? family.draftHead!.names[tensor] : undefined;
+  if (own !== undefined) return ofModel(own);
   const ofExpert = (): string =>
     (family.expertNames?.[tensor] ?? expertNames[tensor]!).replace("{}", String(expert));
   const ofLayer = (): string =>
@@ -299,7 +303,7 @@ function folderName({ tensor, layer, expert, ofQueryLatent }: WantedTensor, fami
   if (tensor === TensorKind.streamIn || tensor === TensorKind.streamOut)
     return name.replace("{}", String(layer));
   return tensor >= TensorKind.attentionNorm
-    ? `${family.layerNames ?? "model.layers"}.${layer}.${name}`
+    ? `${ofHead === true ? ofModel(family.draftHead!.layer) : `${family.layerNames ?? "model.layers"}.${layer}`}.${name}`
     : name;
 }
 
@@ -388,7 +392,7 @@ function latentPlace(
  */
 function inFirstHead(want: WantedTensor, place: Place, family: Family, shape: ModelShape): Place {
   const { headSize, states } = shape;
-  const isGated = shape.layers[want.layer]?.gatedOutput === true;
+  const isGated = layersWithHead(shape)[want.layer]?.gatedOutput === true;
   if (isGated && want.tensor === TensorKind.q) return { ...place, first: 0, gatedHeads: true };
   if (isGated && want.tensor === TensorKind.qGate) return { ...place, first: headSize, gatedHeads: true };
   if (states === undefined || !family.stateGroups?.test(place.name)) return place;
@@ -474,6 +478,9 @@ const normKinds: readonly number[] = [
   TensorKind.embedNorm,
   TensorKind.streamNorm,
   TensorKind.laurelNorm,
+  TensorKind.headEmbedNorm,
+  TensorKind.headHiddenNorm,
+  TensorKind.headNorm,
 ];
 const scaleKinds: readonly number[] = [
   TensorKind.expertScales,

@@ -289,6 +289,10 @@ export interface Chunk {
    * before it are what was drawn. Absent: none.
    */
   readonly drafted?: number;
+  /** Token after the chunk, for devices that draft. Absent: it is drawn, or not known. */
+  readonly next?: TokenId;
+  /** Number of tokens that the device is to draft after the chunk's last right draw. Absent: none. */
+  readonly drafts?: number;
   /** Recurrent state that the chunk reads and writes. Absent: the device has none. */
   readonly state?: ChunkState;
   /** Index in the chunk of the first token of a pair's second text. Absent: there is none. */
@@ -393,6 +397,12 @@ export interface TokenLogprobs {
   readonly top: readonly { readonly token: TokenId; readonly logprob: number }[];
 }
 
+/** Tokens that a device's head drafted after a draw, and the probability that it gives each. */
+export interface DeviceDraft {
+  readonly tokens: readonly TokenId[];
+  readonly probabilities: readonly number[];
+}
+
 /** Result of one row of a chunk. */
 export type Sampled =
   | {
@@ -405,6 +415,8 @@ export type Sampled =
        * Absent: none.
        */
       readonly forced?: readonly TokenId[];
+      /** Draft of the tokens that may follow, of the chunk's last right draw. Absent: none. */
+      readonly drafts?: DeviceDraft;
     }
   /** [hidden size] */
   | { readonly kind: "hidden"; readonly sequence: SequenceId; readonly hidden: Float32Array }

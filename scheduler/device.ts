@@ -19,6 +19,8 @@ export interface DeviceSpec {
   readonly vocabSize: number;
   /** Size of a hidden state, and how many a step may return. Absent: the device returns none. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
+  /** Tokens that the model's own head drafts after a chunk at most. Absent: it drafts none. */
+  readonly draftsMax?: number;
   /**
    * Slots for recurrent states, each of `bytes`. Such a device has no abort points: a state cannot be computed
    * twice. Absent: the model has no recurrent layers.

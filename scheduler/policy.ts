@@ -82,8 +82,11 @@ export interface StepBaseline {
   open(stepTokens: number, spec: DeviceSpec, costs: EngineCosts): StepRule;
 }
 
-/** Source of drafts: the sequences' own texts (draft/suffix.ts), none, or that of a baseline. */
-export type DraftPolicy = { readonly kind: "suffix" } | { readonly kind: "off" } | DraftBaseline;
+/**
+ * Source of drafts: the sequences' own texts (draft/suffix.ts), the model's own head where the device has one
+ * (draft/head.ts), both, none, or that of a baseline.
+ */
+export type DraftPolicy = { readonly kind: "suffix" | "head" | "both" | "off" } | DraftBaseline;
 
 /** Source of drafts of simulation/baselines/. */
 export interface DraftBaseline {

@@ -46,6 +46,7 @@ struct bunting_engine {
                 .draws_max = limits.step_draws_max,
                 .hidden_max = limits.step_hidden_max,
                 .top_logprobs_max = limits.top_logprobs_max,
+                .drafts_max = limits.drafts_max,
                 .vocab = model.shape().vocab,
                 .context_max = model.shape().context_max,
                 .hidden_size = model.shape().hidden,
@@ -77,16 +78,18 @@ static_assert(
     offsetof(bunting_model_shape, router_options) == 140 && offsetof(bunting_model_shape, streams) == 156 &&
     offsetof(bunting_model_shape, layer) == 160 && offsetof(bunting_model_shape, formats) == 176 &&
     offsetof(bunting_model_shape, state_key_heads) == 184 &&
-    offsetof(bunting_model_shape, state_dt_min) == 208 && offsetof(bunting_model_shape, latent_rank) == 216);
+    offsetof(bunting_model_shape, state_dt_min) == 208 && offsetof(bunting_model_shape, latent_rank) == 216 &&
+    offsetof(bunting_model_shape, head) == 236);
 static_assert(sizeof(bunting_layer_shape) == 80 && offsetof(bunting_layer_shape, parallel) == 32 &&
               offsetof(bunting_layer_shape, scaled) == 56 && offsetof(bunting_layer_shape, chunked) == 60 &&
               offsetof(bunting_layer_shape, gated_output) == 64 &&
               offsetof(bunting_layer_shape, laurel_rank) == 68 &&
               offsetof(bunting_layer_shape, gate_cutoff) == 76);
 static_assert(sizeof(bunting_rope) == 32 && offsetof(bunting_rope, query_growth) == 16);
-static_assert(sizeof(bunting_engine_limits) == 76 && offsetof(bunting_engine_limits, gemm) == 32 &&
+static_assert(sizeof(bunting_engine_limits) == 80 && offsetof(bunting_engine_limits, gemm) == 32 &&
               offsetof(bunting_engine_limits, devices) == 40 &&
-              offsetof(bunting_engine_limits, states) == 72);
+              offsetof(bunting_engine_limits, states) == 72 &&
+              offsetof(bunting_engine_limits, drafts_max) == 76);
 static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&
               offsetof(bunting_device, name) == 32 && offsetof(bunting_device, note) == 128);
 
@@ -331,6 +334,8 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
     if ((limits->states > 0) != model->has_states())
       fail(BUNTING_INVALID, "engine limits: %d state slots; the model has %s", limits->states,
            model->has_states() ? "recurrent layers" : "no recurrent layers");
+    if (limits->drafts_max > 0 && !model->has_head())
+      fail(BUNTING_INVALID, "engine limits: %d drafts; the model has no head", limits->drafts_max);
     *out = std::make_unique<bunting_engine>(*model, *limits, progress).release();
   });
 }

@@ -32,6 +32,7 @@ bool within(float value, float low, float high) {
 StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
   plan_.chunk.resize(size_t(limits.chunks_max));
   plan_.state.resize(size_t(limits.chunks_max));
+  plan_.next.resize(size_t(limits.chunks_max));
   plan_.position.resize(size_t(limits.tokens_max));
   plan_.token_page.resize(size_t(limits.tokens_max));
   plan_.row.resize(size_t(limits.draws_max) + size_t(limits.hidden_max));
@@ -41,10 +42,14 @@ StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
   slot_use_.resize(size_t(limits.states));
 }
 
-uint64_t StepReader::result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t hidden,
+uint64_t StepReader::draw_words(int32_t top_logprobs_max, int32_t drafts_max) {
+  uint64_t const of_drafts = drafts_max > 0 ? 1 + 2 * uint64_t(drafts_max) : 0;
+  return BUNTING_RESULT_ROW_WORDS + 2 * uint64_t(top_logprobs_max) + of_drafts;
+}
+
+uint64_t StepReader::result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t drafts_max, int32_t hidden,
                                   int32_t hidden_size) {
-  return sizeof(bunting_step_result) +
-         uint64_t(draws) * 4 * (BUNTING_RESULT_ROW_WORDS + 2 * uint64_t(top_logprobs_max)) +
+  return sizeof(bunting_step_result) + uint64_t(draws) * 4 * draw_words(top_logprobs_max, drafts_max) +
          uint64_t(hidden) * 4 * uint64_t(hidden_size);
 }
 
@@ -144,7 +149,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
     int32_t word[BUNTING_CHUNK_WORDS];
     std::memcpy(word, chunks.words + size_t(c) * BUNTING_CHUNK_WORDS, sizeof word);
     auto const [first, count, start, pages_at, page_count, rows_at, row_count, adapter, second, slot, from,
-                save_count] = word;
+                save_count, next, drafts] = word;
     if (first != next_token || count < 1 || count > plan_.tokens - first)
       fail(BUNTING_INVALID, "step block: chunk %d has rows [%d, +%d), expected to begin at %d of %d", c,
            first, count, next_token, plan_.tokens);
@@ -166,6 +171,9 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
     if (second < 0 || second >= count)
       fail(BUNTING_INVALID, "step block: chunk %d has tokens of type 1 from %d on, of %d tokens", c, second,
            count);
+    if (next < -1 || next >= limits_.vocab || drafts < 0 || drafts > limits_.drafts_max)
+      fail(BUNTING_INVALID, "step block: chunk %d is followed by token %d of %d, and %d drafts of at most %d",
+           c, next, limits_.vocab, drafts, limits_.drafts_max);
     if (limits_.is_bidirectional && start > 0)
       fail(BUNTING_INVALID,
            "step block: chunk %d begins at position %d, but its tokens see those behind them", c, start);
@@ -187,6 +195,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
       plan_.token_page[size_t(first + i)] = page[(start + i) / tp];
     }
     plan_.chunk[size_t(c)] = ChunkView{first, count, start, page, second};
+    plan_.next[size_t(c)] = ChunkNext{next, drafts};
     plan_.state[size_t(c)] = ChunkState{slot, from, nullptr, save_count};
     read_token_rows(c, rows.words, next_row, row_count);
     next_row += row_count;
@@ -263,7 +272,8 @@ void StepReader::count_rows(Array const& rows, uint64_t result_bytes) {
          limits_.draws_max);
   if (hidden > limits_.hidden_max)
     fail(BUNTING_INVALID, "step block: %d hidden states, at most %d fit a step", hidden, limits_.hidden_max);
-  if (result_bytes < StepReader::result_bytes(draws, limits_.top_logprobs_max, hidden, limits_.hidden_size))
+  if (result_bytes < StepReader::result_bytes(draws, limits_.top_logprobs_max, limits_.drafts_max, hidden,
+                                              limits_.hidden_size))
     fail(BUNTING_INVALID, "step result: %llu bytes cannot hold %d draws and %d hidden states",
          (unsigned long long)result_bytes, draws, hidden);
 }

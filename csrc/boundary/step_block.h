@@ -24,6 +24,12 @@ struct WantedRow {
   int32_t index = 0;  // index among the draws, or among the hidden states
 };
 
+// Continuation of a chunk, for a head that drafts.
+struct ChunkNext {
+  int32_t token;   // -1: not known
+  int32_t drafts;  // number of tokens to draft
+};
+
 // Shared prefix: chunks [chunk_begin, chunk_end) share the pages of positions [begin, end) (engine.h,
 // `shared`).
 struct SharedSpan {
@@ -40,6 +46,7 @@ struct StepPlan {
   int32_t const* token = nullptr;   // [T] ids
   std::vector<ChunkView> chunk;     // [chunks]
   std::vector<ChunkState> state;    // [chunks]; unspecified without state slots
+  std::vector<ChunkNext> next;      // [chunks]
   std::vector<int32_t> position;    // [T] absolute
   std::vector<int32_t> token_page;  // [T] page of each position
   std::vector<WantedRow> row;       // [rows]
@@ -51,7 +58,7 @@ struct StepPlan {
 // Limits against which the reader checks a block.
 struct StepLimits {
   int32_t pages = 0, page_tokens = 0, states = 0;
-  int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0;
+  int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0, drafts_max = 0;
   int32_t vocab = 0, context_max = 0, hidden_size = 0;
   bool is_bidirectional = false;  // chunks are whole texts
 };
@@ -64,7 +71,10 @@ class StepReader {
   StepPlan const& read(void const* block, uint64_t block_bytes, uint64_t result_bytes);
   StepPlan const& plan() const { return plan_; }
 
-  static uint64_t result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t hidden, int32_t hidden_size);
+  // Words of a draw's result; and bytes of a step's.
+  static uint64_t draw_words(int32_t top_logprobs_max, int32_t drafts_max);
+  static uint64_t result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t drafts_max, int32_t hidden,
+                               int32_t hidden_size);
 
  private:
   // Use of a page in the current step. Entries of earlier steps have another step number, so nothing needs

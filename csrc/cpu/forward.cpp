@@ -30,10 +30,6 @@ RoutingRule routing_rule(Model const& model) {
           shape.router_groups, shape.router_groups_used, shape.router_scale};
 }
 
-size_t result_row_words(bunting_engine_limits const& limits) {
-  return BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits.top_logprobs_max);
-}
-
 }  // namespace
 
 void check_limits(bunting_engine_limits const& limits) {
@@ -50,6 +46,11 @@ void check_limits(bunting_engine_limits const& limits) {
   check("step_hidden_max", limits.step_hidden_max, 0, 1 << 20);
   check("top_logprobs_max", limits.top_logprobs_max, 0, 1024);
   check("states", limits.states, 0, 1 << 24);
+  check("drafts_max", limits.drafts_max, 0, BUNTING_DRAFTS_MAX);
+}
+
+size_t Forward::draw_words() const {
+  return StepReader::draw_words(limits_.top_logprobs_max, limits_.drafts_max);
 }
 
 Forward::Forward(Model const& model, bunting_engine_limits const& limits)
@@ -66,6 +67,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       expert_plan_(routing_rule(model), limits.step_tokens_max),
       pool_(limits.threads, ThreadPool::Cores::own) {
   work_.place(model, limits, work_region_.data());
+  if (has_head()) prepare_head();
   transpose_convolutions();
   std::vector<AttentionShape> shapes;
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
@@ -107,26 +109,32 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
   if (model_.shape().layer_inputs > 0) make_layer_inputs(plan);
   bool const has_streams = model_.streams() > 1;
   if (has_streams) make_streams(plan.tokens);
-  int32_t const last = model_.shape().layers - 1;
+  int32_t const last = model_.body_layers() - 1;
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
     if (!is_wanted()) return false;
     if (has_streams) predict_streams(layer, plan.tokens);
     if (model_.has_attention(layer)) project_and_append(plan, layer);
     if (model_.has_state(layer)) run_states(plan, layer);
-    // Later steps need no result that follows the last layer with memory.
-    if (plan.rows == 0 && layer >= model_.last_layer_with_memory()) break;
+    // Later steps need no result that follows the last layer with memory, unless a head reads it.
+    if (plan.rows == 0 && !has_head() && layer >= model_.last_layer_with_memory()) break;
     if (model_.has_attention(layer)) attend(plan, layer);
     if (!is_wanted()) return false;
-    if (layer == last) keep_wanted_rows(plan);
-    finish_layer(layer, layer == last ? plan.rows : plan.tokens);
+    bool const is_wanted_only = layer == last && !has_head();
+    if (is_wanted_only) keep_wanted_rows(plan);
+    finish_layer(layer, is_wanted_only ? plan.rows : plan.tokens);
+  }
+  if (has_head()) {
+    keep_hidden(plan.tokens);
+    keep_wanted_rows(plan);
   }
   if (has_streams && plan.rows > 0) join_streams(plan.rows);
   uint32_t* const results = static_cast<uint32_t*>(result) + sizeof(bunting_step_result) / 4;
   if (plan.hidden() > 0) {
-    write_hidden(plan, reinterpret_cast<float*>(results + size_t(plan.draws) * result_row_words(limits_)));
+    write_hidden(plan, reinterpret_cast<float*>(results + size_t(plan.draws) * draw_words()));
     keep_drawn_rows(plan);
   }
   if (plan.draws > 0) sample(plan, results);
+  if (has_head()) run_head(plan, results);
   std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
   draws_ = plan.draws;
   bunting_step_result const header{plan.draws, elapsed.count(), plan.hidden(), 0};
@@ -225,7 +233,7 @@ void Forward::sample(StepPlan const& plan, uint32_t* results) {
     share_rows(plan.draws, vocab, [&](int64_t begin, int64_t end) {
       kernels_.scale_and_cap(work_.logits, vocab, vocab, scale, cap, begin, end);
     });
-  size_t const row_words = result_row_words(limits_);
+  size_t const row_words = draw_words();
   size_t const scratch_bytes = sample_scratch(model_);
   double const draws_ns = kLogitNs * double(plan.draws) * double(vocab);
   pool_.run(plan.draws, grain(plan.draws, draws_ns), [&](int64_t begin, int64_t end, int thread) {
@@ -238,6 +246,7 @@ void Forward::sample(StepPlan const& plan, uint32_t* results) {
       static_assert(sizeof drawn == 4 * BUNTING_RESULT_ROW_WORDS,
                     "a result row begins with status, token, logprob, count");
       std::memcpy(words, &drawn, sizeof drawn);
+      if (has_head()) *drafts_of(words) = 0;
     }
   });
 }

@@ -16,6 +16,9 @@
 // those. A step without requested rows ends there. A step is not aborted if there are states. Every kernel
 // keeps a row's result independent of the rows beside it (kernels.h), so the partition of work over threads
 // never changes a result.
+//
+// A head that drafts (engine.h, BUNTING_HEAD_*; draft_head.cpp) computes one more layer behind the draws. It
+// needs the last layer's output of all tokens, and changes no draw.
 #pragma once
 
 #include <atomic>
@@ -58,6 +61,17 @@ class Forward {
   KvMemory& pages() { return pages_; }
 
  private:
+  // draft_head.cpp defines the functions of the head.
+  bool has_head() const { return limits_.drafts_max > 0; }
+  size_t draw_words() const;
+  uint32_t* drafts_of(uint32_t* draw) const;
+  void prepare_head();
+  void keep_hidden(int64_t rows);
+  void run_head(StepPlan const& plan, uint32_t* results);
+  void enter_head(StepPlan const& plan, int32_t const* next);
+  void choose_head_rows(StepPlan const& plan, uint32_t* results);
+  int32_t next_head_rows();
+  void predict(int32_t rows);
   void add_places(StepPlan const& plan);
   void norm_sum(float const* norm, int64_t rows);
   void make_layer_inputs(StepPlan const& plan);
@@ -130,6 +144,18 @@ class Forward {
   std::vector<AttentionPlan> attention_plans_;
   std::vector<size_t> plan_of_layer_;
   int32_t draws_ = 0;
+  // Row of the head from which it drafts: of a chunk's last draw, then of each drafted token.
+  struct HeadRow {
+    int32_t token_row;  // in x
+    int32_t position;
+    int32_t pages;  // number of the chunk's pages
+    int32_t const* page;
+    int32_t wanted;    // number of drafts
+    uint32_t* drafts;  // in the result: their count, then pairs
+  };
+  std::vector<HeadRow> head_rows_;
+  std::vector<int32_t> head_tokens_;  // [T] token after each
+  StepPlan head_plan_;                // one token per drafting sequence
   ExpertPlan expert_plan_;
   // True if the rows that a GEMM multiplies, or the activated rows in the MLP, have outliers.
   std::atomic<bool> has_outliers_{false}, activated_has_outliers_{false};

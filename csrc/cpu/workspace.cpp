@@ -149,6 +149,12 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
     expert_activated = carver.take<char>(activated_bytes);
     expert_scratch = carver.take<float>(threads * size_t(kExpertScratch));
   }
+  if (limits.drafts_max > 0) {
+    head_hidden = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+    head_input = carver.take<float>(tokens * size_t(2 * hidden));
+    head_operand = operand(2 * hidden);
+    head_logits = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().vocab));
+  }
   attention_states = carver.take<float>(size_t(limits.step_chunks_max) * size_t(model.shape().query_heads) *
                                         size_t(attention_state_floats(model.shape().head_size)));
   size_t part_floats = 0;

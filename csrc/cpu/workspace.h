@@ -70,6 +70,12 @@ struct Workspace {
   std::vector<float*> state_conv;
   float* q_gates = nullptr;  // [T, Hq D] gates of the attention's output
   float* logits = nullptr;   // [draws, V]; physical memory is used only for the most draws of any step so far
+  // Buffers of a head: the hidden states that it reads [T, round_up(H, 16)]; its input, the normed embedding
+  // and hidden state [T, 2 H], and the same as an operand; its logits [S, V].
+  float* head_hidden = nullptr;
+  float* head_input = nullptr;
+  char* head_operand = nullptr;
+  float* head_logits = nullptr;
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()

@@ -45,6 +45,7 @@ void check_shape(Model const& model) {
          "a final norm");
   if (s.activation == BUNTING_ACTIVATION_GELU)
     fail(BUNTING_INVALID, "the GPU engine approximates GELU by tanh, and this model wants the exact one");
+  if (model.has_head()) fail(BUNTING_INVALID, "the GPU engine computes no head that drafts");
   if (model.streams() > 1)
     fail(BUNTING_INVALID, "the GPU engine computes one residual stream, and this model has %d (AltUp)",
          model.streams());

@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 20
+#define BUNTING_ABI_VERSION 21
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -281,6 +281,14 @@ enum {
   BUNTING_STATE_GATE_FIRST = 16, BUNTING_STATE_SKIP = 32, BUNTING_STATE_TILED_HEADS = 64,
 };
 
+/* Head that drafts tokens (multi-token prediction, arXiv:2412.19437 section 2.2), on CPUs. The last layer of `layer` is then the
+ * head's. It has keys and values of its own and is no part of the model's forward pass. With h the last layer's output for a
+ * token at position p, and t the token after it, the head computes
+ *   x = HEAD_PROJECTION [norm(embed(t)) | norm(h)], with HEAD_EMBED_NORM and HEAD_HIDDEN_NORM;   y = layer(x), at position p;
+ * and drafts the token behind t with the largest logit of lm_head(norm(y)), with HEAD_NORM. For the next token y takes the place
+ * of h. NORMED: h and y are the outputs of the norm before the vocabulary projection. HIDDEN_FIRST: the projection reads h first. */
+enum { BUNTING_HEAD_PRESENT = 1, BUNTING_HEAD_NORMED = 2, BUNTING_HEAD_HIDDEN_FIRST = 4 };
+
 /* Shape of a model. The library reads its pointers during the call only. */
 typedef struct bunting_model_shape {
   int32_t layers, hidden, feed_forward;
@@ -351,7 +359,7 @@ typedef struct bunting_model_shape {
   int32_t key_size;            /* numbers of a head of q that are not rotated, a multiple of 16 */
   int32_t value_size;          /* numbers of a head's output, a multiple of 16 */
   float latent_norm_epsilon;   /* of K_NORM and Q_NORM in latent layers */
-  int32_t latent_reserved;     /* 0 */
+  int32_t head;                /* BUNTING_HEAD_*; 0: none */
 } bunting_model_shape;
 
 /* Tensors of a model. Shapes are [rows, cols], row-major, as in Hugging Face files; vectors have rows = 1. */
@@ -363,8 +371,7 @@ enum {
   BUNTING_T_LAYER_PROJECTION = 4, /* [layers*P, H] */
   BUNTING_T_LAYER_INPUT_NORM = 5, /* [1, P] */
   BUNTING_T_FINAL_NORM_BIAS = 6,  /* [1, H], with norm_biases, as all biases of norms */
-  BUNTING_T_EMBED_NORM = 7,       /* [1, H] */
-  BUNTING_T_EMBED_NORM_BIAS = 8,  /* [1, H] */
+  BUNTING_T_EMBED_NORM = 7, BUNTING_T_EMBED_NORM_BIAS = 8, /* [1, H] each */
   BUNTING_T_POSITIONS = 9,        /* [positions, H], kept in f32, as the next */
   BUNTING_T_TOKEN_TYPES = 10,     /* [token_types, H] */
   BUNTING_T_ATTN_NORM = 16, /* [1, H]; this and all later tensors exist per layer */
@@ -372,19 +379,15 @@ enum {
   BUNTING_T_K = 18,         /* [Hk*D, H] */
   BUNTING_T_V = 19,         /* [Hk*D, H] */
   BUNTING_T_O = 20,         /* [H, Hq*D] */
-  BUNTING_T_Q_BIAS = 21,    /* [1, Hq*D] */
-  BUNTING_T_K_BIAS = 22,    /* [1, Hk*D] */
-  BUNTING_T_V_BIAS = 23,    /* [1, Hk*D] */
+  BUNTING_T_Q_BIAS = 21, BUNTING_T_K_BIAS = 22, BUNTING_T_V_BIAS = 23, /* [1, Hq*D], then [1, Hk*D] */
   BUNTING_T_Q_NORM = 24,    /* [1, D] or [1, Hq*D] */
   BUNTING_T_K_NORM = 25,    /* [1, D] or [1, Hk*D] */
   BUNTING_T_MLP_NORM = 26,  /* [1, H] */
   BUNTING_T_GATE = 27,      /* [F, H] */
   BUNTING_T_UP = 28,        /* [F, H] */
   BUNTING_T_DOWN = 29,      /* [H, F] */
-  BUNTING_T_O_BIAS = 30,    /* [1, H] */
-  BUNTING_T_GATE_BIAS = 31, /* [1, F] */
-  BUNTING_T_UP_BIAS = 32,   /* [1, F] */
-  BUNTING_T_DOWN_BIAS = 33, /* [1, H] */
+  /* [1, H], [1, F], [1, F] and [1, H]. */
+  BUNTING_T_O_BIAS = 30, BUNTING_T_GATE_BIAS = 31, BUNTING_T_UP_BIAS = 32, BUNTING_T_DOWN_BIAS = 33,
   BUNTING_T_ATTN_POST_NORM = 34, /* [1, H] */
   BUNTING_T_MLP_POST_NORM = 35,  /* [1, H] */
   BUNTING_T_SINKS = 36,     /* [1, Hq] */
@@ -392,11 +395,8 @@ enum {
   BUNTING_T_ROUTER = 37,      /* [E, H], kept in f32 */
   BUNTING_T_ROUTER_BIAS = 38, /* [1, E] */
   /* Tensors of BUNTING_MLP_BOTH; its gated MLP has F, its experts have Fe. MLP_SHARED has the last three matrices. */
-  BUNTING_T_ROUTER_NORM = 39,       /* [1, H] */
-  BUNTING_T_EXPERT_SCALES = 40,     /* [1, E] */
-  BUNTING_T_EXPERTS_NORM = 41,      /* [1, H] */
-  BUNTING_T_EXPERTS_POST_NORM = 42, /* [1, H] */
-  BUNTING_T_BESIDE_POST_NORM = 43,  /* [1, H] */
+  BUNTING_T_EXPERT_SCALES = 40,     /* [1, E]; the norms are [1, H] */
+  BUNTING_T_ROUTER_NORM = 39, BUNTING_T_EXPERTS_NORM = 41, BUNTING_T_EXPERTS_POST_NORM = 42, BUNTING_T_BESIDE_POST_NORM = 43,
   BUNTING_T_BESIDE_GATE = 44,       /* [F, H] */
   BUNTING_T_BESIDE_UP = 45,         /* [F, H] */
   BUNTING_T_BESIDE_DOWN = 46,       /* [H, F] */
@@ -404,10 +404,8 @@ enum {
   BUNTING_T_INPUT_GATE = 48,        /* [P, H], with layer_inputs, as the next two */
   BUNTING_T_INPUT_OUT = 49,         /* [H, P] */
   BUNTING_T_INPUT_POST_NORM = 50,   /* [1, H] */
-  BUNTING_T_ATTN_NORM_BIAS = 51,      /* [1, H] */
-  BUNTING_T_MLP_NORM_BIAS = 52,       /* [1, H] */
-  BUNTING_T_ATTN_POST_NORM_BIAS = 53, /* [1, H] */
-  BUNTING_T_MLP_POST_NORM_BIAS = 54,  /* [1, H] */
+  /* [1, H] each. */
+  BUNTING_T_ATTN_NORM_BIAS = 51, BUNTING_T_MLP_NORM_BIAS = 52, BUNTING_T_ATTN_POST_NORM_BIAS = 53, BUNTING_T_MLP_POST_NORM_BIAS = 54,
   BUNTING_T_CHOICE_BIAS = 55,         /* [1, E], with ROUTER_BIASED */
   BUNTING_T_SHARED_GATE = 56,         /* [1, H], with MLP_SHARED_GATED, kept in f32 */
   /* Tensors of latent layers. Such a layer has no V. Its Q is [Hq*(key_size + R), H], or [.., query_rank] with query_rank; its K
@@ -419,25 +417,21 @@ enum {
   /* Tensors of recurrent mixers; CONV has Q, K, V, CONV_Q, its bias, and O, with H for each width. */
   BUNTING_T_STATE_Q = 65,             /* [Gk*Dk, H] */
   BUNTING_T_STATE_K = 66,             /* [Gk*Dk, H] */
-  BUNTING_T_STATE_V = 67,             /* [Gv*Dv, H] */
-  BUNTING_T_STATE_Z = 68,             /* [Gv*Dv, H] */
+  BUNTING_T_STATE_V = 67, BUNTING_T_STATE_Z = 68, /* [Gv*Dv, H] each */
   BUNTING_T_STATE_A = 69,             /* [Gv, H], kept in f32, as is the next */
   BUNTING_T_STATE_B = 70,             /* [Gv, H], with DELTA */
   BUNTING_T_STATE_CONV_Q = 71,        /* [Gk*Dk, K], the oldest token's weight first; kept in f32, as are all that follow but O */
   BUNTING_T_STATE_CONV_K = 72,        /* [Gk*Dk, K] */
   BUNTING_T_STATE_CONV_V = 73,        /* [Gv*Dv, K] */
-  BUNTING_T_STATE_CONV_Q_BIAS = 74,   /* [1, Gk*Dk], with CONV_BIAS, as the next two */
-  BUNTING_T_STATE_CONV_K_BIAS = 75,   /* [1, Gk*Dk] */
-  BUNTING_T_STATE_CONV_V_BIAS = 76,   /* [1, Gv*Dv] */
+  /* [1, Gk*Dk] twice, then [1, Gv*Dv], with CONV_BIAS. */
+  BUNTING_T_STATE_CONV_Q_BIAS = 74, BUNTING_T_STATE_CONV_K_BIAS = 75, BUNTING_T_STATE_CONV_V_BIAS = 76,
   BUNTING_T_STATE_DT_BIAS = 77,       /* [1, Gv] */
   BUNTING_T_STATE_A_LOG = 78,         /* [1, Gv] */
   BUNTING_T_STATE_D = 79,             /* [1, Gv], with SKIP */
   BUNTING_T_STATE_NORM = 80,          /* [1, Dv] or [1, Gv*Dv], with a norm */
   BUNTING_T_STATE_O = 81,             /* [H, Gv*Dv] */
-  BUNTING_T_XIELU_ALPHA_P = 84,       /* [1, 1], with ACTIVATION_XIELU, as the next three */
-  BUNTING_T_XIELU_ALPHA_N = 85,
-  BUNTING_T_XIELU_BETA = 86,
-  BUNTING_T_XIELU_EPS = 87,
+  /* [1, 1] each, with ACTIVATION_XIELU. */
+  BUNTING_T_XIELU_ALPHA_P = 84, BUNTING_T_XIELU_ALPHA_N = 85, BUNTING_T_XIELU_BETA = 86, BUNTING_T_XIELU_EPS = 87,
   BUNTING_T_STREAM_IN = 88,           /* [H, H] of stream i, with several streams, as the next six; its `layer` is i - 1 */
   BUNTING_T_STREAM_OUT = 89,          /* [H, H] likewise */
   BUNTING_T_STREAM_ROUTER = 90,       /* [A, H], kept in f32, as the next four */
@@ -445,9 +439,10 @@ enum {
   BUNTING_T_STREAM_PREDICT = 92,      /* [A*A, A] */
   BUNTING_T_STREAM_CORRECT = 93,      /* [A, A] */
   BUNTING_T_STREAM_SCALE = 94,        /* [1, H] */
-  BUNTING_T_LAUREL_IN = 95,           /* [R, H], with laurel_rank, as the next two */
-  BUNTING_T_LAUREL_OUT = 96,          /* [H, R] */
-  BUNTING_T_LAUREL_NORM = 97,         /* [1, H] */
+  /* [R, H], [H, R] and [1, H], with laurel_rank. */
+  BUNTING_T_LAUREL_IN = 95, BUNTING_T_LAUREL_OUT = 96, BUNTING_T_LAUREL_NORM = 97,
+  /* In the layer of a head: [1, H], but [H, 2*H] and plain the projection. */
+  BUNTING_T_HEAD_EMBED_NORM = 98, BUNTING_T_HEAD_HIDDEN_NORM = 99, BUNTING_T_HEAD_PROJECTION = 100, BUNTING_T_HEAD_NORM = 101,
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 128 };
@@ -540,7 +535,7 @@ typedef struct bunting_engine bunting_engine;
  * opens (bunting_cublaslt_probe). With cuBLASLt results are not batch-invariant. */
 enum { BUNTING_GEMM_OWN = 0, BUNTING_GEMM_CUBLASLT = 1 };
 
-#define BUNTING_DEVICES_MAX 8
+enum { BUNTING_DEVICES_MAX = 8, BUNTING_DRAFTS_MAX = 8 };
 
 typedef struct bunting_engine_limits {
   int32_t threads;          /* compute threads, the caller of bunting_step_wait included; >= 1 */
@@ -557,6 +552,7 @@ typedef struct bunting_engine_limits {
   int32_t device_count;
   int32_t devices[BUNTING_DEVICES_MAX];
   int32_t states;           /* state slots; >= 1 with recurrent layers, else 0 */
+  int32_t drafts_max;       /* tokens that the head drafts after a chunk at most, up to BUNTING_DRAFTS_MAX; 0: it computes nothing */
 } bunting_engine_limits;
 
 /* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and the host's
@@ -595,10 +591,11 @@ bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const*
  *                           (1..Tp) tokens of page `from` to page `to`. Tier 0 is this device's pages; others are not
  *                           supported yet.
  *   tokens   [T]            token ids of all chunks, chunk after chunk
- *   chunks   [chunks,  12]  first token row, count, start position, first entry in `pages`, page count, first entry in
+ *   chunks   [chunks,  14]  first token row, count, start position, first entry in `pages`, page count, first entry in
  *                           `rows`, row count, adapter (0: none; others are not supported yet), index of the first token
  *                           of type 1 (0: none), state slot (-1: none), slot with the state before the chunk (-1: none,
- *                           start is 0), number of saves
+ *                           start is 0), number of saves, the token after the chunk (-1: none is known), and how many
+ *                           tokens the head drafts after those that it draws; both are for models with a head
  *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
  *   rows     [rows,    20]  outputs, see below: chunk after chunk, and by rising index within a chunk
  *   pairs    [..,       2]  (token, value): logit biases (value is a float's bits) and seen tokens (value is a count)
@@ -617,6 +614,9 @@ bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const*
  * reads them. Earlier steps, or moves of this one, must have filled positions [0, start). No two chunks write the same
  * page, and no chunk reads a page that another chunk writes.
  *
+ * A head drafts from the last of a chunk's draws that each are the chunk's next token. It drafts fewer tokens than asked for where
+ * the chunk's last page ends. Drafts are hints: they depend on where a cached prefix was cut.
+ *
  * With recurrent layers each chunk has a state slot, which it updates in place, or begins from another one, which stays as it is.
  * A step writes a slot once at most, and no chunk begins from a slot that another chunk or a save writes. */
 typedef struct bunting_step_header {
@@ -628,7 +628,7 @@ typedef struct bunting_step_header {
 
 #define BUNTING_STEP_MAGIC 0x31505453u /* "STP1" */
 #define BUNTING_MOVE_WORDS 4
-#define BUNTING_CHUNK_WORDS 12
+#define BUNTING_CHUNK_WORDS 14
 #define BUNTING_SAVE_WORDS 2
 #define BUNTING_ROW_WORDS 20
 
@@ -667,8 +667,8 @@ enum { BUNTING_WANTS_DRAW = 0, BUNTING_WANTS_HIDDEN = 1 };
 
 /* Step result: one flat buffer of 32-bit words. After this header come the draws, then the hidden states, both in the order
  * of `rows`. A draw has BUNTING_RESULT_ROW_WORDS + 2*top_logprobs_max words: status (0 = ok, 1 = logits not finite, 2 = no
- * token allowed), token, logprob (f32), count of top logprobs, then that many pairs (token, logprob f32), most likely first. A
- * hidden state has H words (f32). */
+ * token allowed), token, logprob (f32), count of top logprobs, then that many pairs (token, logprob f32), most likely first, then,
+ * with drafts_max > 0, the count of drafts and drafts_max pairs (token, logprob f32). A hidden state has H words (f32). */
 typedef struct bunting_step_result {
   int32_t draws;
   float device_ms; /* wall time of the computation, in ms */

@@ -111,7 +111,7 @@ int64_t Model::qkv_width() const {
 }
 
 int32_t Model::last_layer_with_memory() const {
-  int32_t layer = shape_.layers - 1;
+  int32_t layer = body_layers() - 1;
   while (!has_keys(layer) && !has_state(layer)) layer--;
   return layer;
 }
@@ -160,6 +160,7 @@ void Model::read_formats() {
     read_format(*next++, "down beside experts", layer.beside_down);
     layer.input_gate.dtype = layer.input_out.dtype = dtype_;
     layer.stream_in.dtype = layer.stream_out.dtype = layer.laurel_in.dtype = layer.laurel_out.dtype = dtype_;
+    layer.head_projection.dtype = dtype_;
   }
   read_format(*next, "the embedding of layers' inputs", layer_inputs_.embedding);
   layer_inputs_.projection.dtype = dtype_;
@@ -301,6 +302,11 @@ size_t Model::place(char* base) {
       matrix(layer.laurel_in, has.laurel_rank, hidden);
       matrix(layer.laurel_out, hidden, has.laurel_rank);
       layer.laurel_norm = vector(hidden);
+    }
+    if (is_head(i)) {
+      matrix(layer.head_projection, hidden, 2 * hidden);
+      for (float** norm : {&layer.head_embed_norm, &layer.head_hidden_norm, &layer.head_norm})
+        *norm = vector(hidden);
     }
   }
   packed_bytes_ = carver.used();

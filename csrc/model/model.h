@@ -91,6 +91,8 @@ struct LayerWeights {
   float* stream_scale = nullptr;       // [H]
   PackedMatrix laurel_in, laurel_out;  // [R, H] and [H, R], plain
   float* laurel_norm = nullptr;        // [H]
+  PackedMatrix head_projection;        // [H, 2 H], plain; of the layer of a head, as all that follow
+  float *head_embed_norm = nullptr, *head_hidden_norm = nullptr, *head_norm = nullptr;  // [H]
 };
 
 // Weights of the per-layer inputs.
@@ -180,7 +182,11 @@ class Model {
   int64_t projected_width(int32_t layer) const {
     return query_width(layer) + (has_keys(layer) + has_v(layer)) * kv_width(layer);
   }
-  int32_t last_layer_with_memory() const;  // with keys or a state
+  // True if the last layer is that of a head that drafts; the number of the other layers.
+  bool has_head() const { return shape_.head != 0; }
+  bool is_head(int32_t layer) const { return layer >= body_layers(); }
+  int32_t body_layers() const { return shape_.layers - has_head(); }
+  int32_t last_layer_with_memory() const;  // with keys or a state, apart from a head's
   // Layer whose keys and values a layer reads.
   int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
   // Bytes of one page of a layer with keys and values.

@@ -240,6 +240,25 @@ void check_states(bunting_model_shape const& s) {
          double(s.state_dt_max));
 }
 
+// Checks the layer of a head, and that the model around it has no parts that the head lacks.
+void check_head(bunting_model_shape const& s) {
+  check_range("head", s.head, 0, 7);
+  if (s.head == 0) return;
+  if (!(s.head & BUNTING_HEAD_PRESENT) || s.layers < 2)
+    fail(BUNTING_INVALID, "model shape: head is %d, with %d layers; a head is the last of several", s.head,
+         s.layers);
+  bunting_layer_shape const& layer = s.layer[s.layers - 1];
+  if (!mixes_attention(layer.mixer) || has_state(layer.mixer) || layer.kv_layers_back > 0)
+    fail(BUNTING_INVALID,
+         "model shape: the layer of a head has attention with keys of its own, and no state");
+  if (s.attention == BUNTING_ATTENTION_BIDIRECTIONAL || s.layer_inputs > 0 || s.streams > 1 ||
+      s.no_final_norm || s.norm_biases)
+    fail(BUNTING_INVALID,
+         "model shape: a head goes with no encoder, no inputs of layers, one residual stream, and a final "
+         "norm "
+         "without biases");
+}
+
 void check_rope(bunting_rope const& rope, int32_t head_size) {
   check_range("a rope's dimensions", rope.dimensions, 2, head_size);
   if (rope.dimensions % 2 != 0)
@@ -315,7 +334,7 @@ void check_shape(bunting_model_shape const& s) {
   if (s.streams > 1 && s.layer_inputs == 0)
     fail(BUNTING_INVALID, "model shape: several streams go with inputs of layers, and there are none");
   check_states(s);
-  check_range("latent_reserved", s.latent_reserved, 0, 0);
+  check_head(s);
   bool has_experts = false;
   for (int32_t i = 0; i < s.layers; i++) {
     check_layer(s.layer[i], s.ropes);

@@ -210,6 +210,7 @@ bool has_bias(Place p) {
   return p.has().biases & kBias;
 }
 constexpr auto has_stream = layer_has<&Model::has_stream>;
+constexpr auto is_head = layer_has<&Model::is_head>;
 bool has_streams(Place p) {
   return streams(p) > 1;
 }
@@ -376,6 +377,12 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_LAUREL_IN, "first projection of LAuReL", matrix<&W::laurel_in>, laurel_rank, has_laurel},
     {BUNTING_T_LAUREL_OUT, "second projection of LAuReL", matrix<&W::laurel_out>, hidden, has_laurel},
     {BUNTING_T_LAUREL_NORM, "norm of LAuReL", vector<&W::laurel_norm>, hidden, has_laurel, kNormWeights},
+    {BUNTING_T_HEAD_EMBED_NORM, "norm of the embedding", vector<&W::head_embed_norm>, hidden, is_head,
+     kNormWeights},
+    {BUNTING_T_HEAD_HIDDEN_NORM, "norm of the hidden state", vector<&W::head_hidden_norm>, hidden, is_head,
+     kNormWeights},
+    {BUNTING_T_HEAD_PROJECTION, "projection of the head", matrix<&W::head_projection>, hidden, is_head},
+    {BUNTING_T_HEAD_NORM, "norm of the head", vector<&W::head_norm>, hidden, is_head, kNormWeights},
     {BUNTING_T_XIELU_ALPHA_P, "alpha_p of xIELU", vector<&W::xielu, number<0>>, one, has_xielu},
     {BUNTING_T_XIELU_ALPHA_N, "alpha_n of xIELU", vector<&W::xielu, number<1>>, one, has_xielu},
     {BUNTING_T_XIELU_BETA, "beta of xIELU", vector<&W::xielu, number<2>>, one, has_xielu},

@@ -336,7 +336,7 @@ TEST(step_block_refuses_wrong_buffers) {
   bunting_engine* const engine = fixture.engine.get();
   std::vector<uint32_t> const block = encode(rich_step());
   std::vector<uint32_t> result(1000);
-  uint64_t const needed = StepReader::result_bytes(kRows, 5, 0, 0);
+  uint64_t const needed = StepReader::result_bytes(kRows, 5, 0, 0, 0);
   auto const start = [&](void const* from, uint64_t bytes, void* to, uint64_t to_bytes) {
     return bunting_step_start(engine, from, bytes, to, to_bytes);
   };
@@ -394,7 +394,7 @@ TEST(step_block_survives_random_damage) {
           word = random.below(2) ? 0x7fffffffu : 0x80000000u;
       }
     }
-    uint64_t const result_words = StepReader::result_bytes(kRows, 5, 0, 0) / 4;
+    uint64_t const result_words = StepReader::result_bytes(kRows, 5, 0, 0, 0) / 4;
     auto const result = std::make_unique<uint32_t[]>(result_words);
     bunting_status status = bunting_step_start(fixture.engine.get(), block.get(), good.size() * 4,
                                                result.get(), result_words * 4);

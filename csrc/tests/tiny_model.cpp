@@ -139,7 +139,8 @@ bunting_engine_limits tiny_limits() {
           .device_count = 0,
 #endif
           .devices = {},
-          .states = 0};
+          .states = 0,
+          .drafts_max = 0};
 }
 
 namespace {
@@ -321,6 +322,12 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_LAUREL_OUT, layer, hidden, has.laurel_rank);
       add(BUNTING_T_LAUREL_NORM, layer, 1, hidden);
     }
+    if (s.head != 0 && layer == s.layers - 1) {
+      add(BUNTING_T_HEAD_EMBED_NORM, layer, 1, hidden);
+      add(BUNTING_T_HEAD_HIDDEN_NORM, layer, 1, hidden);
+      add(BUNTING_T_HEAD_PROJECTION, layer, hidden, 2 * hidden);
+      add(BUNTING_T_HEAD_NORM, layer, 1, hidden);
+    }
     for (int32_t i = 0; i < 4 && s.activation == BUNTING_ACTIVATION_XIELU; i++)
       add(BUNTING_T_XIELU_ALPHA_P + i, layer, 1, 1);
     for (int32_t i = 0; i < 2 && s.norm_biases; i++) add(BUNTING_T_ATTN_NORM_BIAS + i, layer, 1, hidden);
@@ -400,7 +407,8 @@ std::vector<uint32_t> encode(StepSpec const& step) {
     for (size_t const word :
          {tokens.size(), chunk.tokens.size(), size_t(chunk.start), pages.size(), chunk.pages.size(),
           rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter, second, size_t(chunk.state),
-          size_t(chunk.from), chunk.saves.size() / BUNTING_SAVE_WORDS})
+          size_t(chunk.from), chunk.saves.size() / BUNTING_SAVE_WORDS, size_t(chunk.next),
+          size_t(chunk.drafts)})
       chunks.push_back(uint32_t(word));
     saves.insert(saves.end(), chunk.saves.begin(), chunk.saves.end());
     tokens.insert(tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
@@ -450,15 +458,17 @@ std::vector<float> StepOutcome::hidden(int32_t index) const {
 }
 
 int32_t const* StepOutcome::row(int32_t index) const {
-  size_t const stride = BUNTING_RESULT_ROW_WORDS + 2 * size_t(tiny_limits().top_logprobs_max);
+  size_t const stride = StepReader::draw_words(tiny_limits().top_logprobs_max, drafts_max);
   return result.data() + sizeof(bunting_step_result) / 4 + size_t(index) * stride;
 }
 
 StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t draws,
-                     int32_t hidden) {
+                     int32_t hidden, int32_t drafts_max) {
   StepOutcome outcome;
-  outcome.result.resize(
-      StepReader::result_bytes(draws, tiny_limits().top_logprobs_max, hidden, tiny_shape().hidden) / 4);
+  outcome.drafts_max = drafts_max;
+  outcome.result.resize(StepReader::result_bytes(draws, tiny_limits().top_logprobs_max, drafts_max, hidden,
+                                                 tiny_shape().hidden) /
+                        4);
   outcome.status = bunting_step_start(engine, block.data(), block.size() * 4, outcome.result.data(),
                                       outcome.result.size() * 4);
   if (outcome.status == BUNTING_OK) outcome.status = bunting_step_wait(engine, nullptr);
@@ -470,10 +480,17 @@ StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block,
   return outcome;
 }
 
+std::vector<int32_t> StepOutcome::drafts(int32_t index) const {
+  int32_t const* const from = row(index) + StepReader::draw_words(tiny_limits().top_logprobs_max, 0);
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < *from; i++) tokens.push_back(from[1 + 2 * i]);
+  return tokens;
+}
+
 StepOutcome run_step(bunting_engine* engine, StepSpec const& step) {
   int32_t rows = 0, hidden = 0;
   for (ChunkSpec const& chunk : step.chunks) rows += chunk.rows(), hidden += chunk.hidden();
-  StepOutcome outcome = run_step(engine, encode(step), rows - hidden, hidden);
+  StepOutcome outcome = run_step(engine, encode(step), rows - hidden, hidden, step.drafts_max);
   if (outcome.status != BUNTING_OK) failed(__FILE__, __LINE__, "step: %s", bunting_last_error());
   return outcome;
 }

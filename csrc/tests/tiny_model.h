@@ -89,6 +89,7 @@ struct ChunkSpec {
   std::vector<Earlier> earlier = {};
   int32_t state = -1, from = -1;    // state slots
   std::vector<int32_t> saves = {};  // flat pairs (count, slot)
+  int32_t next = -1, drafts = 0;    // for a head
   int32_t rows() const { return int32_t(earlier.size()) + sampled; }
   int32_t hidden() const;  // number of rows that return hidden states
 };
@@ -96,6 +97,7 @@ struct StepSpec {
   std::vector<int32_t> copies = {};  // flat triples
   std::vector<ChunkSpec> chunks = {};
   std::vector<int32_t> shared = {};  // flat quadruples
+  int32_t drafts_max = 0;            // of the engine
 };
 
 std::vector<uint32_t> encode(StepSpec const& step);
@@ -104,17 +106,20 @@ struct StepOutcome {
   bunting_status status = BUNTING_LOST;
   std::vector<int32_t> result;  // words, including the header
   std::vector<float> logits;    // [rows, V]
+  int32_t drafts_max = 0;       // of the engine
   int32_t rows() const { return result.empty() ? 0 : result[0]; }
   // Returns the words of one draw.
   int32_t const* row(int32_t index) const;
   // Returns hidden state `index`, [H].
   std::vector<float> hidden(int32_t index) const;
   int32_t token(int32_t index) const { return row(index)[1]; }
+  // Returns the tokens that the head drafted after a draw.
+  std::vector<int32_t> drafts(int32_t index) const;
 };
 
 // Starts a step and waits for it. Copies the logits if the step succeeds.
 StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t draws,
-                     int32_t hidden = 0);
+                     int32_t hidden = 0, int32_t drafts_max = 0);
 StepOutcome run_step(bunting_engine* engine, StepSpec const& step);
 
 // Returns first, first + 1, ... for `count` pages.

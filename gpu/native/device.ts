@@ -37,6 +37,7 @@ export class NativeDevice implements HostedDevice {
       topLogprobsMax: limits.topLogprobsMax,
       hiddenMax: spec.hidden?.rowsMax ?? 0,
       hiddenSize: spec.hidden?.size ?? 0,
+      draftsMax: limits.draftsMax ?? 0,
     });
   }
 

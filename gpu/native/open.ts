@@ -4,7 +4,7 @@
  */
 import { existsSync } from "node:fs";
 import { contextLimit } from "../../model/rope.ts";
-import type { ModelShape } from "../../model/shape.ts";
+import { layersWithHead, type ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import {
@@ -99,7 +99,7 @@ export function openNativeModel(
       vocabSize: shape.vocab,
       hiddenSize: shape.hidden,
       contextMax: shape.contextMax,
-      layers: shape.layers.length,
+      layers: layersWithHead(shape).length,
       compute: options.compute,
       isa: options.isa === "auto" ? bestIsa(library) : options.isa,
       costsPlace: packedFolders === costsFolders ? place : placeIn(costsFolders),
@@ -209,6 +209,7 @@ function openNamedDevice(
     contextMax: model.contextMax,
     vocabSize: model.vocabSize,
     hidden: { size: model.hiddenSize, rowsMax: limits.stepHiddenMax ?? limits.stepChunksMax },
+    ...(limits.draftsMax === undefined ? {} : { draftsMax: limits.draftsMax }),
     ...(model.stateBytes > 0 ? { states: { slots: limits.states ?? 0, bytes: model.stateBytes } } : {}),
   };
   return new NativeDevice(library, library.engineOpen(model.handle, limits, onProgress), spec, limits);

@@ -1,8 +1,9 @@
 /**
  * DeepSeek V2 and V3 and models of their shape: latent attention, experts beside shared ones, dense first
- * layers. Layers that predict further tokens are skipped.
+ * layers. The first layer that predicts a further token is a head that drafts.
  */
 import { type Experts, shapeLimits } from "../shape.ts";
+import { nextnHead } from "./draft-heads.ts";
 import { expertsOf, mixedLayers, sharedWidth, sigmoidRouter } from "./experts.ts";
 import type { Family, Names, Source } from "./family.ts";
 import { latentAttention, latentNames } from "./latent.ts";
@@ -14,6 +15,7 @@ export const mixtureFamily = {
   hasExperts: true,
   readsRouter: true,
   hasDraftLayers: true,
+  draftHead: nextnHead,
   ignoresAutoMap: true,
   kvHeadsOptional: true,
   pairedRows: { folder: true, gguf: true },

@@ -1,5 +1,5 @@
 /** Interface by which a model family describes itself; each family is one file of this folder. */
-import type { LayerSizes, Rope, Sizes, Traits } from "../shape.ts";
+import type { DraftHead, LayerSizes, Rope, Sizes, Traits } from "../shape.ts";
 
 /**
  * Name of a field in config.json, and its GGUF metadata key after the architecture's name; null if there is
@@ -134,6 +134,8 @@ export interface Family {
   readonly hasExperts?: boolean;
   /** True if files may have layers behind the last one that predict further tokens, for drafting. */
   readonly hasDraftLayers?: boolean;
+  /** Head that drafts tokens, where files have one. Absent: none is computed. */
+  readonly draftHead?: FamilyHead;
   /** True if the family reads the router's fields, and those of shared experts. */
   readonly readsRouter?: boolean;
   /** Keys of scales that GGUF metadata may have. */
@@ -147,6 +149,14 @@ export interface Family {
   describe(
     source: Source,
   ): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes & Pick<Sizes, "contextMax" | "vocab">>;
+}
+
+/** Head that drafts tokens, with the names of its tensors in folders; {} stands for the number of the model's layers. */
+export interface FamilyHead extends Pick<DraftHead, "isNormed" | "isHiddenFirst"> {
+  /** Name of its layer. */
+  readonly layer: string;
+  /** Names of its own tensors, by TensorKind. */
+  readonly names: Readonly<Record<number, string>>;
 }
 
 /** Builds `count` layers with `layer`. */

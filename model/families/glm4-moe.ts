@@ -1,9 +1,10 @@
 /**
  * GLM-4.5, 4.5-Air, 4.6 and 4.7: experts chosen by sigmoids with biases, shared experts, and dense first
- * layers. Half of each head rotates. A last layer that predicts a second token is skipped.
+ * layers. Half of each head rotates. A last layer that predicts a second token is a head that drafts.
  */
 import { type LayerShape, plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
+import { nextnHead } from "./draft-heads.ts";
 import { expertsOf, mixedLayers, sharedWidth, sigmoidRouter } from "./experts.ts";
 import type { Family } from "./family.ts";
 
@@ -16,6 +17,7 @@ export const glm4Moe: Family = {
   hasExperts: true,
   readsRouter: true,
   hasDraftLayers: true,
+  draftHead: nextnHead,
   ggufNames: { [TensorKind.mlpNorm]: "post_attention_norm.weight" },
   describe(source) {
     const experts = expertsOf(source, "n_routed_experts", "moe_intermediate_size", sigmoidRouter(source));

@@ -34,7 +34,7 @@ import { nomicBert } from "./nomic-bert.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
 import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
-import { qwen2, qwen3 } from "./qwen.ts";
+import { mimo, qwen2, qwen3 } from "./qwen.ts";
 import { qwen2Vl, qwen3Vl, qwen3VlMoe } from "./qwen-vl.ts";
 import { qwen2Moe } from "./qwen2-moe.ts";
 import { qwen35, qwen35Moe } from "./qwen3-5.ts";
@@ -100,6 +100,7 @@ export const families: readonly Family[] = [
   qwen3Next,
   qwen35,
   qwen35Moe,
+  mimo,
   lfm2,
   lfm2Moe,
   falconH1,

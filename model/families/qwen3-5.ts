@@ -5,6 +5,7 @@
  */
 import { plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
+import { mtpHead } from "./draft-heads.ts";
 import { type Family, layersOf } from "./family.ts";
 import { describeQwenMixture, describeQwenNext, qwen3Next } from "./qwen3-next.ts";
 import { deltaGgufNames, deltaNames } from "./recurrent.ts";
@@ -35,6 +36,7 @@ export const qwen35: Family = {
   metadata: ["qwen35"],
   normsOneLess: true,
   hasDraftLayers: true,
+  draftHead: mtpHead,
   defaults: { head_dim: 256, partial_rotary_factor: 0.25 },
   folderNames: names,
   ggufNames,

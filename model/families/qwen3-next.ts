@@ -5,6 +5,7 @@
  */
 import { type LayerShape, plainLayer, shapeLimits, type Traits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
+import { mtpHead } from "./draft-heads.ts";
 import { expertsOf, mixedLayers, sharedWidth } from "./experts.ts";
 import type { Family, Source } from "./family.ts";
 import { deltaGgufNames, deltaLayers, deltaNames, deltaStates } from "./recurrent.ts";
@@ -72,6 +73,7 @@ export const qwen3Next: Family = {
   hasExperts: true,
   readsRouter: true,
   hasDraftLayers: true,
+  draftHead: mtpHead,
   stateGroups: /\.(in_proj_qkvz|in_proj_ba|ssm_ba)\.weight$/,
   defaults: {
     head_dim: 256,

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { SequenceSpec } from "../core.ts";
+import type { DeviceDraft, SequenceSpec } from "../core.ts";
 
 /** Tokens that may follow those of a sequence. */
 export interface Draft {
@@ -17,9 +17,13 @@ export interface Draft {
 export interface Drafter {
   /**
    * Drafts at most `most` ≥ 1 tokens that follow the first `length` of `tokens`. These only grow from call to
-   * call. Null: none.
+   * call. `device`: what the model's head has drafted there. Null: none.
    */
-  draft(tokens: Int32Array, length: number, most: number): Draft | null;
+  draft(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null): Draft | null;
+  /**
+   * Number of tokens, at most `most`, that the model's head is to draft behind the next draw. Absent: none.
+   */
+  wanted?(most: number): number;
 }
 
 /** Port: opens the drafters of an engine's sequences. */

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { SequenceSpec } from "../core.ts";
+import type { DeviceDraft, SequenceSpec } from "../core.ts";
 import { Acceptance } from "./acceptance.ts";
 import type { Draft, Drafter, DraftSource } from "./drafter.ts";
 import { PerKey } from "./per-key.ts";
@@ -12,34 +12,75 @@ export interface OfferedDraft extends Pick<Draft, "tokens" | "isPredicted"> {
 
 /** The drafts of an engine's sequences, and how often they are right, by key. */
 export class EngineDrafts {
-  readonly #source: DraftSource;
-  readonly #acceptance: PerKey<Acceptance>;
+  readonly #sources: readonly { readonly source: DraftSource; readonly acceptance: PerKey<Acceptance> }[];
 
-  constructor(source: DraftSource) {
-    const { priors } = source;
-    this.#source = source;
-    this.#acceptance = new PerKey(() => new Acceptance(priors.length, (kind) => priors[kind]!));
+  constructor(sources: readonly DraftSource[]) {
+    this.#sources = sources.map((source) => {
+      const { priors } = source;
+      const acceptance = new PerKey(() => new Acceptance(priors.length, (kind) => priors[kind]!));
+      return { source, acceptance };
+    });
   }
 
   open(spec: SequenceSpec): SequenceDrafts {
-    return new SequenceDrafts(this.#source.open(spec), this.#source.priors.length, this.#acceptance.of(spec));
+    return new SequenceDrafts(
+      this.#sources.map(({ source, acceptance }) => {
+        return new ComparedDrafter(source.open(spec), source.priors.length, acceptance.of(spec));
+      }),
+    );
   }
 
   ended(spec: SequenceSpec, tokens: Int32Array, length: number): void {
-    try {
-      this.#source.ended?.(spec, tokens, length);
-    } catch {
-      // A source that fails costs its drafts, and no answer.
+    for (const { source } of this.#sources) {
+      try {
+        source.ended?.(spec, tokens, length);
+      } catch {
+        // A source that fails costs its drafts, and no answer.
+      }
     }
   }
 }
 
+/** The drafts of one sequence: of its drafters' drafts the one with the most expected tokens. */
+export class SequenceDrafts {
+  readonly #drafters: readonly ComparedDrafter[];
+
+  constructor(drafters: readonly ComparedDrafter[]) {
+    this.#drafters = drafters;
+  }
+
+  /**
+   * Drafts at most `most` tokens after the first `length` of `tokens`; null: none. `device`: what the model's
+   * head has drafted there.
+   */
+  offer(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null): OfferedDraft | null {
+    let best: OfferedDraft | null = null;
+    let expected = 0;
+    for (const drafter of this.#drafters) {
+      const offer = drafter.offer(tokens, length, most, device);
+      const sum = offer?.chances.reduce((all, chance) => all + chance, 0) ?? 0;
+      if (sum > expected) [best, expected] = [offer, sum];
+    }
+    return best;
+  }
+
+  /** Number of tokens that the model's head is to draft behind the next draw. */
+  wanted(most: number): number {
+    return this.#drafters.reduce((count, drafter) => Math.max(count, drafter.wanted(most)), 0);
+  }
+
+  /** Compares the last drafts with a token of the sequence. */
+  drew(token: TokenId): void {
+    for (const drafter of this.#drafters) drafter.drew(token);
+  }
+}
+
 /**
- * The drafts of one sequence. Drawn tokens are those of single steps, drafted or not. So each draft is compared
+ * A drafter whose drafts are compared with what is drawn. Drawn tokens are those of single steps, drafted or not. So each draft is compared
  * with what is drawn after it, even if no step has checked it: that costs nothing, and a share of right tokens
  * that has become low can rise again.
  */
-export class SequenceDrafts {
+class ComparedDrafter {
   readonly #drafter: Drafter;
   readonly #acceptance: Acceptance;
   readonly #ofAll: Acceptance;
@@ -54,9 +95,8 @@ export class SequenceDrafts {
     this.#ofAll = ofAll;
   }
 
-  /** Drafts at most `most` tokens after the first `length` of `tokens`; null: none. */
-  offer(tokens: Int32Array, length: number, most: number): OfferedDraft | null {
-    const draft = this.#drafter.draft(tokens, length, most);
+  offer(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null): OfferedDraft | null {
+    const draft = this.#drafter.draft(tokens, length, most, device);
     this.#last = draft;
     this.#right = 0;
     if (draft === null) return null;
@@ -69,7 +109,10 @@ export class SequenceDrafts {
     return { tokens: drafted, chances, isPredicted };
   }
 
-  /** Compares the last draft with a token of the sequence. */
+  wanted(most: number): number {
+    return this.#drafter.wanted?.(most) ?? 0;
+  }
+
   drew(token: TokenId): void {
     const draft = this.#last;
     if (draft === null) return;

@@ -14,7 +14,7 @@ import { openSuffixSource, SuffixDrafter } from "./suffix.ts";
 function draftsOf(text: readonly number[], from = 1, most = 4): (Draft | null)[] {
   const drafter: Drafter = new SuffixDrafter();
   const tokens = Int32Array.from(text);
-  return text.slice(from - 1).map((_, i) => drafter.draft(tokens, from + i, most));
+  return text.slice(from - 1).map((_, i) => drafter.draft(tokens, from + i, most, null));
 }
 
 function tokensAfter(text: readonly number[], most = 4): readonly number[] | null {
@@ -108,7 +108,7 @@ function draftedIn(
   const tokens = Int32Array.from([...Array.from(spec.promptTokens), ...answer]);
   const drafter = source.open(spec);
   const begin = spec.promptTokens.length;
-  return answer.map((_, i) => drafter.draft(tokens, begin + i + 1, 3)?.tokens ?? null);
+  return answer.map((_, i) => drafter.draft(tokens, begin + i + 1, 3, null)?.tokens ?? null);
 }
 const answer = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const ends = (source: DraftSource, spec: SequenceSpec, tokens: readonly number[] = answer): void => {
@@ -141,17 +141,17 @@ test("nothing of one key is drafted for another, and answers without drafts are 
 });
 
 test("shares of right tokens of one key change no chance of another's", () => {
-  const drafts = new EngineDrafts(openSuffixSource());
+  const drafts = new EngineDrafts([openSuffixSource()]);
   const chanceFor = (spec: SequenceSpec): number => {
     const tokens = Int32Array.from([1, 2, 3, 1, 2]);
-    return drafts.open(spec).offer(tokens, tokens.length, 1)!.chances[0]!;
+    return drafts.open(spec).offer(tokens, tokens.length, 1, null)!.chances[0]!;
   };
   const [own, other] = [specOf({ tenant: "a" }), specOf({ tenant: "b" })];
   const before = chanceFor(other);
   const text = Int32Array.from({ length: 200 }, (_, i) => (i % 3 === 2 ? 100 + i : i % 3));
   const sequence = drafts.open(own);
   for (let length = 5; length < text.length; length++) {
-    sequence.offer(text, length, 1);
+    sequence.offer(text, length, 1, null);
     sequence.drew(text[length]!);
   }
   expect(chanceFor(own)).toBeLessThan(before);
@@ -180,7 +180,7 @@ test("a prediction is followed from the answer's first token on, and found again
   const drafts = draftedIn(source, spec, [1, 2, 50, 51, 4, 5, 6]);
   expect(drafts).toEqual([[2, 3, 4], [3, 4, 5], null, null, null, [6, 7, 8], [7, 8, 9]]);
   const tokens = Int32Array.from([90, 91, 92, 1]);
-  expect(source.open(spec).draft(tokens, 4, 3)).toMatchObject({ isPredicted: true });
+  expect(source.open(spec).draft(tokens, 4, 3, null)).toMatchObject({ isPredicted: true });
   // Some tokens of an answer are known from the start if an engine was lost.
-  expect(source.open(spec).draft(Int32Array.from([90, 91, 92, 1, 2]), 5, 3)!.tokens).toEqual([3, 4, 5]);
+  expect(source.open(spec).draft(Int32Array.from([90, 91, 92, 1, 2]), 5, 3, null)!.tokens).toEqual([3, 4, 5]);
 });

@@ -1,7 +1,8 @@
 import type { TokenId } from "../../base/token.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { DeviceSpec } from "../device.ts";
-import { EngineDrafts, type OfferedDraft } from "../draft/sequence-drafts.ts";
+import { headSource } from "../draft/head.ts";
+import { EngineDrafts, type OfferedDraft, type SequenceDrafts } from "../draft/sequence-drafts.ts";
 import { openSuffixSource } from "../draft/suffix.ts";
 import type { DraftPolicy } from "../policy.ts";
 import { lengthLimit } from "./refusal.ts";
@@ -40,6 +41,8 @@ export class DraftPlanner {
   #turn = 0;
   /** Sequences whose drafter has failed. */
   readonly #failed = new WeakSet<Sequence>();
+  /** True if rows of drafts could have paid in the last step. */
+  #couldPay = false;
 
   /** `drafts`: those of the engine; null: it has none. */
   constructor(spec: DeviceSpec, drafts: EngineDrafts | null, kvCache: KvCacheManager) {
@@ -48,9 +51,22 @@ export class DraftPlanner {
     this.#drafts = drafts;
   }
 
+  /**
+   * Number of tokens that the model's head is to draft behind a chunk's last draw, for the next step. None where
+   * drafts could not have paid in this step.
+   */
+  wantedOf(sequence: Sequence): number {
+    const { draftsMax = 0 } = this.#spec;
+    if (!this.#couldPay || draftsMax === 0 || !drawsOnce(sequence)) return 0;
+    // The next step draws a token anyway.
+    const most = Math.min(draftsMax, this.#mostOf(sequence, sequence.length + 1));
+    return most <= 0 ? 0 : this.#asking(sequence, (drafts) => drafts.wanted(most), 0);
+  }
+
   /** Adds drafts to a step whose other chunks are complete. */
   add(step: StepBuilder): void {
     const { chunks, budget } = step;
+    this.#couldPay = false;
     if (this.#drafts === null || chunks.length === 0) return;
     // Rows of prompts share the device's room for rows.
     if (chunks.some(({ sequence }) => !drawsOnce(sequence))) return;
@@ -58,6 +74,7 @@ export class DraftPlanner {
     const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
     const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
+    this.#couldPay = true;
     const goesBack = this.#spec.states !== undefined;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
@@ -88,21 +105,32 @@ export class DraftPlanner {
   }
 
   #offer(sequence: Sequence): OfferedDraft | null {
-    const { spec, length, tokensLeft, isDecoding } = sequence;
-    if (!isDecoding) return null;
+    const { spec, length, isDecoding, tokens } = sequence;
+    const most = isDecoding ? this.#mostOf(sequence, length) : 0;
+    if (most <= 0) return null;
+    const device = sequence.deviceDraft?.length === length ? sequence.deviceDraft.draft : null;
+    const offer = this.#asking(sequence, (drafts) => drafts.offer(tokens, length, most, device), null);
+    return offer === null ? null : beforeEnd(offer, spec.stop.stopTokens);
+  }
+
+  /** Most tokens of a draft behind the first `length` of a sequence. */
+  #mostOf({ spec }: Sequence, length: number): number {
+    const left = spec.stop.tokensMax - (length - spec.promptTokens.length);
     // The row after the last known token draws one as well.
-    const room = Math.min(tokensLeft, lengthLimit(this.#spec) - length) - 1;
-    const most = Math.min(spec.draftTokensMax ?? DRAFT_MAX, DRAFT_MAX, room);
-    if (most <= 0 || this.#failed.has(sequence)) return null;
+    const room = Math.min(left, lengthLimit(this.#spec) - length) - 1;
+    return Math.min(spec.draftTokensMax ?? DRAFT_MAX, DRAFT_MAX, room);
+  }
+
+  /** Asks a sequence's drafters. One that fails costs its drafts, not the answer. */
+  #asking<Result>(sequence: Sequence, ask: (drafts: SequenceDrafts) => Result, otherwise: Result): Result {
+    if (this.#failed.has(sequence)) return otherwise;
     try {
-      sequence.drafts ??= this.#drafts!.open(spec);
-      const offer = sequence.drafts.offer(sequence.tokens, length, most);
-      return offer === null ? null : beforeEnd(offer, spec.stop.stopTokens);
+      sequence.drafts ??= this.#drafts!.open(sequence.spec);
+      return ask(sequence.drafts);
     } catch {
-      // A drafter that fails costs its drafts, not the answer.
       this.#failed.add(sequence);
       sequence.drafts = null;
-      return null;
+      return otherwise;
     }
   }
 }
@@ -117,9 +145,12 @@ function beforeEnd(offer: OfferedDraft, endTokens: readonly TokenId[]): OfferedD
 }
 
 /** Opens the drafts of an engine; null: it has none. */
-export function openDrafts(policy: DraftPolicy): EngineDrafts | null {
+export function openDrafts({ draftsMax = 0 }: DeviceSpec, policy: DraftPolicy): EngineDrafts | null {
   if (policy.kind === "off") return null;
-  return new EngineDrafts(policy.kind === "suffix" ? openSuffixSource() : policy.open());
+  if (policy.kind === "baseline") return new EngineDrafts([policy.open()]);
+  const hasHead = policy.kind !== "suffix" && draftsMax > 0;
+  if (policy.kind === "head") return hasHead ? new EngineDrafts([headSource]) : null;
+  return new EngineDrafts([openSuffixSource(), ...(hasHead ? [headSource] : [])]);
 }
 
 /** True if a sequence has one row in a step without drafts, or none. */

@@ -89,7 +89,7 @@ export class Engine {
     const reports = new ReportBuilder(options.trace);
     const onDone = (): void => this.#loaded();
     const loads = used === null ? null : new TierLoads({ tier: used, clock, costs, kvCache, queue, onDone });
-    const drafts = openDrafts(options.drafts);
+    const drafts = openDrafts(spec, options.drafts);
     const table = new SequenceTable({
       clock,
       kvCache,
@@ -293,6 +293,7 @@ export class Engine {
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
     const drafted = all.slice(drawn.length);
     const right = draft.length > 0 ? this.#follow(sequence, known, draft, drafted, isPredicted) : 0;
+    keepDeviceDraft(sequence, all);
     this.#table.advanced(sequence, 1 + right);
   }
 
@@ -436,6 +437,15 @@ export class Engine {
   #tell(): void {
     const { kvEvents, cache } = this.#table.kvCache;
     this.#emit(this.#reports.report(this.#table.load(), kvEvents?.take(cache) ?? null));
+  }
+}
+
+/** Keeps the draft of the model's head behind a draw, if that is the sequence's last token. */
+function keepDeviceDraft(sequence: Sequence, drawn: readonly Sampled[]): void {
+  for (const one of drawn) {
+    if (one.kind !== "token" || one.drafts === undefined || one.forced !== undefined) continue;
+    const { tokens, length } = sequence;
+    if (tokens[length - 1] === one.token) sequence.deviceDraft = { length, draft: one.drafts };
   }
 }
 

@@ -272,6 +272,13 @@ export class Planner {
     return running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal);
   }
 
+  /** Fields for the model's head of a chunk that ends at `end`. */
+  #forHead(sequence: Sequence, end: number): Pick<Chunk, "next" | "drafts"> {
+    if (end < sequence.length) return { next: sequence.tokens[end]! };
+    const drafts = this.#drafts.wantedOf(sequence);
+    return drafts === 0 ? {} : { drafts };
+  }
+
   /** Makes the step for the device. */
   #close({ chunks: drafted, moves, budget }: StepBuilder, warm: WarmStep | null): PlannedStep {
     const { clock, reports, table, spec } = this.#parts;
@@ -293,6 +300,7 @@ export class Planner {
         samples: sequence.rows(start, end),
         adapter: sequence.spec.adapter,
         ...(draft === undefined ? {} : { drafted: draft.length }),
+        ...(spec.draftsMax === undefined ? {} : this.#forHead(sequence, end)),
         ...(state === null ? {} : { state }),
         ...(sequence.spec.secondAt === undefined ? {} : { secondAt: sequence.spec.secondAt - start }),
       };

@@ -4,6 +4,7 @@ import { SequenceKv } from "../cache/sequence-kv.ts";
 import {
   type ChunkRow,
   cacheKeyOf,
+  type DeviceDraft,
   greedySampling,
   type ProgramPlace,
   type SampleRow,
@@ -108,6 +109,8 @@ export class Sequence {
   drafted = 0;
   /** Its drafts; null: it was never asked for any. Written by the planner. */
   drafts: SequenceDrafts | null = null;
+  /** Draft of the model's head behind the first `length` tokens; null: none. */
+  deviceDraft: { readonly length: number; readonly draft: DeviceDraft } | null = null;
   /** The pool of a sequence that draws nothing; null: it draws. */
   readonly pool: Pool | null;
   #tokens: Int32Array;

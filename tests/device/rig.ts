@@ -9,7 +9,16 @@ import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from 
 import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
 import { formatsOf, type Quant } from "../../model/formats.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
-import type { Chunk, PageId, PageMove, SequenceId, StateSlot, StepResult } from "../../scheduler/core.ts";
+import { layersWithHead } from "../../model/shape.ts";
+import type {
+  Chunk,
+  DeviceDraft,
+  PageId,
+  PageMove,
+  SequenceId,
+  StateSlot,
+  StepResult,
+} from "../../scheduler/core.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { gpuRefusal } from "./library.ts";
 
@@ -42,6 +51,8 @@ export interface Stream {
 /** Result of a step's chunk. */
 export interface Drawn {
   readonly token: TokenId;
+  /** Draft of the model's head behind it; null: none. */
+  readonly drafts: DeviceDraft | null;
   /** Logits [vocab] after the chunk's last token. */
   readonly logits: Float32Array;
 }
@@ -56,10 +67,13 @@ export interface RigOptions {
   readonly gemm: GemmChoice;
   /** Folders of packed weights. */
   readonly packedFolders: readonly string[];
+  /** Tokens that the model's head drafts after a chunk at most. */
+  readonly drafts: number;
 }
 
 const defaults: RigOptions = {
   ...{ compute: "bf16", isa: "auto", threads: 2, quant: "none", kv: "plain", gemm: "own", packedFolders: [] },
+  drafts: 0,
 };
 
 /** Device on the CPU, or on the first GPU if the library is for GPUs. */
@@ -73,9 +87,9 @@ export class Rig {
 
   constructor(library: NativeLibrary, folder: ModelFolder, options: Partial<RigOptions> = {}) {
     this.#library = library;
-    const { compute, quant, threads, gemm, ...rest } = { ...defaults, ...options };
+    const { compute, quant, threads, gemm, drafts, ...rest } = { ...defaults, ...options };
     const isGpu = gpuRefusal(library, 0) === null;
-    const layers = folder.config.shape.layers.length;
+    const layers = layersWithHead(folder.config.shape).length;
     const formats = formatsOf(folder.tensors, layers, quant, compute, isGpu ? "gpu" : "cpu");
     this.#model = openNativeModel(
       library,
@@ -84,9 +98,10 @@ export class Rig {
       () => undefined,
     );
     const states = this.#model.stateBytes > 0 ? { states: limits.stepChunksMax } : {};
+    const draftsMax = drafts > 0 ? { draftsMax: drafts } : {};
     this.#device = isGpu
       ? openGpuDevice(library, this.#model, { ...limits, ...states, threads, gemm }, 0, () => {})
-      : openCpuDevice(library, this.#model, { ...limits, ...states, threads });
+      : openCpuDevice(library, this.#model, { ...limits, ...states, ...draftsMax, threads });
     // Most recently freed slots first, which hold old states.
     for (let slot = 0; slot < (states.states ?? 0); slot += 1) this.#freeSlots.push(slot as StateSlot);
     // 191 and 320 are coprime: every page once, neighbours far apart.
@@ -137,13 +152,14 @@ export class Rig {
 
   /**
    * Computes the next `count` tokens of each stream in one step; draws after the last of each unless
-   * `isUndrawn`. With recurrent layers it keeps a checkpoint after the stream's first `save` tokens.
+   * `isUndrawn`. With recurrent layers it keeps a checkpoint after the stream's first `save` tokens. A model's head
+   * drafts as many tokens after each draw as `drafts` says.
    */
   step(
-    parts: readonly { stream: Stream; count: number; isUndrawn?: true; save?: number }[],
+    parts: readonly { stream: Stream; count: number; isUndrawn?: true; save?: number; drafts?: number }[],
     moves: readonly PageMove[] = [],
   ): Drawn[] {
-    const chunks: Chunk[] = parts.map(({ stream, count, isUndrawn = false, save = null }, index) => {
+    const chunks: Chunk[] = parts.map(({ stream, count, isUndrawn = false, save = null, drafts }, index) => {
       const end = stream.computed + count;
       while (stream.pages.length * pageTokens < end) stream.pages.push(this.#takePage());
       return {
@@ -155,6 +171,8 @@ export class Rig {
           ? []
           : [{ afterIndex: count - 1, sampling: greedy, position: 0, banned: [], seen: null, allowed: null }],
         adapter: 0,
+        ...(end < stream.tokens.length ? { next: stream.tokens[end]! } : {}),
+        ...(drafts === undefined ? {} : { drafts }),
         ...this.#stateOf(stream, save),
       };
     });
@@ -186,7 +204,8 @@ export class Rig {
     const vocab = this.#device.spec.vocabSize;
     return result.sampled.map((sampled, row) => {
       if (sampled.kind !== "token") throw new Error(JSON.stringify(sampled));
-      return { token: sampled.token, logits: logits.slice(row * vocab, (row + 1) * vocab) };
+      const { token, drafts = null } = sampled;
+      return { token, drafts, logits: logits.slice(row * vocab, (row + 1) * vocab) };
     });
   }
 

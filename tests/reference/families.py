@@ -4,7 +4,7 @@
     python tests/reference/families.py <folder> [names]
 
 InternLM 2, whose code comes with its weights, is converted to a Llama with the same numbers; so is Bailing-MoE v2 to a
-GLM-4 MoE, whose layers compute the same.
+GLM-4 MoE, whose layers compute the same. MiMo is read as a Qwen2.
 
 For each model, or those named: families/<name>.f32.bin, the logits after three positions of a fixed prompt as raw little-endian
 float32 [3, vocab], computed in float32 from the weights as stored. transformers converts MXFP4 weights to
@@ -102,6 +102,11 @@ def main():
         prompt = [(index * 37 + 11) % vocab for index in range(48)]
         if config["model_type"] == "internlm2":
             model = as_llama(folder / name, config).eval()
+        elif config["model_type"] == "mimo":  # a Qwen2
+            config = {**config, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+            del config["auto_map"]
+            (folder / name / "config.json").write_text(json.dumps(config))
+            model = AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32, attn_implementation="eager").eval()
         elif config["model_type"] == "bailing_moe":
             with tempfile.TemporaryDirectory() as scratch:
                 model = as_glm4_moe(folder / name, config, Path(scratch)).eval()

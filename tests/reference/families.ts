@@ -7,8 +7,10 @@
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { parseModelConfig } from "../../model/config.ts";
+import { configWithHead } from "../../model/draft-head.ts";
 import type { JsonObject } from "../../model/json.ts";
-import type { NamedTensor } from "../../model/weights.ts";
+import { folderTensors, type NamedTensor } from "../../model/weights.ts";
 import type { Spread } from "../../tools/random-model/weights.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
 
@@ -533,6 +535,10 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     ...{ moe_shared_expert_intermediate_size: 64, routed_scaling_factor: 2.5, norm_topk_prob: true },
     ...{ n_group: 1, topk_group: 1 },
   }),
+  mimo: of("MiMo", "mimo", {
+    ...{ attention_bias: true, rope_theta: 640_000, use_sliding_window: false, num_nextn_predict_layers: 1 },
+    auto_map: { AutoModelForCausalLM: "modeling_mimo.MiMoForCausalLM" },
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
@@ -590,16 +596,29 @@ function inWrapper(tensor: NamedTensor): NamedTensor {
   return { ...tensor, name: tensor.name.replace(/^model\./, "model.language_model.") };
 }
 
-/** Writes the folder of one model, whose configuration may have changes. */
-export function writeFamily(name: string, folder: string, changes: JsonObject = {}): void {
+/** Tensors of a model's head. */
+function headTensors(json: JsonObject): readonly NamedTensor[] {
+  const config = parseModelConfig({ file: "config.json", json }, { file: "", json: {} });
+  const plain = new Set(folderTensors(config).map(({ name }) => name));
+  return folderTensors(configWithHead(config)!).filter(({ name }) => !plain.has(name));
+}
+
+/** Writes the folder of one model, whose configuration may have changes, and which may have a whole head. */
+export function writeFamily(
+  name: string,
+  folder: string,
+  changes: JsonObject = {},
+  hasHead: boolean = false,
+): void {
   const json = JSON.parse(JSON.stringify({ ...familyConfigs[name], ...changes })) as JsonObject; // drops undefined values
   const isWrapped = json.text_config !== undefined;
+  const head = hasHead ? headTensors(json) : null;
   const drafting = Number(json.num_nextn_predict_layers ?? 0) > 0 ? [ofDraft] : [];
   const further = name.startsWith("qwen3-5") || name === "qwen3-next" ? [ofMtp] : [];
   const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>
     isWrapped
-      ? [...tensors.map(inWrapper), ofTower, ...further]
-      : [...tensors.map(asStored), ...drafting, ...further];
+      ? [...tensors.map(inWrapper), ofTower, ...(head ?? further)]
+      : [...tensors.map(asStored), ...(head ?? [...drafting, ...further])];
   writeRandomModel({ file: "config.json", json }, folder, { seed: seeds[name] ?? 20, spreadOf, tensorsOf });
 }
 

@@ -7,7 +7,14 @@ import { join } from "node:path";
 import type { ModelConfig } from "../../model/config.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import { yarnMagnitude } from "../../model/rope.ts";
-import { hasExperts, type Latent, type LayerSizes, type ModelShape, type Rope } from "../../model/shape.ts";
+import {
+  hasExperts,
+  type Latent,
+  type LayerSizes,
+  layersWithHead,
+  type ModelShape,
+  type Rope,
+} from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
 import { ggufName } from "./gguf-names.ts";
@@ -25,6 +32,8 @@ export interface Conversion {
   readonly pre?: string;
   /** True to keep the keys and values of latents in one matrix, as old files do. */
   readonly joinsLatents?: boolean;
+  /** True to keep the folder's head that drafts tokens. */
+  readonly hasHead?: boolean;
   /** Value of general.name; undefined: absent. */
   readonly name?: string;
   /** Value of general.architecture; undefined: the family's. */
@@ -35,8 +44,8 @@ export interface Conversion {
 const plainTypes: readonly StoredName[] = ["F32", "F16", "BF16"];
 
 export function convertModel(dir: string, conversion: Conversion): GgufInput {
-  const { config, tensors: all } = openModelFolder(dir);
-  const tensors = all.filter(({ name }) => !isStateTensor(name, config));
+  const { config, tensors: all } = openModelFolder(dir, null, conversion.hasHead ? "required" : "none");
+  const tensors = all.filter(({ name }) => !isStateTensor(name, config)).map((one) => inHead(one, config));
   return {
     entries: [
       ...modelEntries(config, conversion),
@@ -72,6 +81,21 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
       ),
     ],
   };
+}
+
+const headNames: Readonly<Record<number, string>> = {
+  98: "enorm",
+  99: "hnorm",
+  100: "eh_proj",
+  101: "shared_head_norm",
+};
+
+/** A tensor of the head under a name like those of other layers. */
+function inHead(tensor: ModelTensor, { shape }: ModelConfig): ModelTensor {
+  const { length } = shape.layers;
+  const own = headNames[tensor.tensor];
+  if (own !== undefined) return { ...tensor, name: `model.layers.${length}.nextn.${own}.weight` };
+  return { ...tensor, name: tensor.name.replace(/^mtp\.layers\.0\./, `model.layers.${length}.`) };
 }
 
 function isListed({ name }: ModelTensor): boolean {
@@ -131,7 +155,7 @@ const expertKinds: Readonly<Record<number, string>> = {
 };
 
 export function isOfExpert({ tensor, layer }: ModelTensor, { shape }: ModelConfig): boolean {
-  return tensor in expertKinds && hasExperts(shape.layers[layer]!);
+  return tensor in expertKinds && hasExperts(layersWithHead(shape)[layer]!);
 }
 
 /**
@@ -228,6 +252,7 @@ const architectures: Readonly<Record<string, string>> = {
   deepseek_v2: "deepseek2",
   deepseek_v3: "deepseek2",
   glm4_moe_lite: "deepseek2",
+  mimo: "qwen2",
   qwen3_next: "qwen3next",
   qwen3_5: "qwen35",
   qwen3_5_moe: "qwen35moe",
@@ -281,7 +306,8 @@ export function modelEntries(
   const entries: Entry[] = [
     ["general.architecture", "string", architecture],
     ...(name === undefined ? [] : ([["general.name", "string", name]] as const)),
-    own("block_count", "u32", shape.layers.length),
+    own("block_count", "u32", layersWithHead(shape).length),
+    ...(shape.head === undefined ? [] : [own("nextn_predict_layers", "u32", 1)]),
     own("context_length", "u32", shape.contextMax),
     own("embedding_length", "u32", shape.hidden),
     own("feed_forward_length", ...denseWidth()),

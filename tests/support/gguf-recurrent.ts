@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ModelConfig } from "../../model/config.ts";
 import { readStoredTensors } from "../../model/safetensors.ts";
-import type { ModelShape } from "../../model/shape.ts";
+import { layersWithHead, type ModelShape } from "../../model/shape.ts";
 import { decodeStored, type StoredName } from "./gguf-blocks.ts";
 import type { Entry } from "./gguf-writer.ts";
 
@@ -186,7 +186,7 @@ export function stateEntries({ family, shape }: ModelConfig): Entry[] {
     ["ssm.inner_size", "u32", states.heads * states.valueSize],
   ];
   if (family.startsWith("qwen3")) {
-    const recurrent = layers.map(({ mixer }) => (mixer === "delta" ? 1 : 0));
+    const recurrent = layersWithHead(shape).map(({ mixer }) => (mixer === "delta" ? 1 : 0));
     // Positions of time, height, width and none: text has the same one in each, so their sizes are any.
     const sections: Entry[] = family.startsWith("qwen3_5")
       ? [["rope.dimension_sections", "i32[]", [11, 11, 10, 0]]]

@@ -1,0 +1,51 @@
+/** The head that drafts tokens, where a model's files have one and the reader wants it. */
+import type { ModelConfig } from "./config.ts";
+import { familyNamed } from "./families/index.ts";
+import { ModelError } from "./model-error.ts";
+import { hasAttention } from "./shape.ts";
+import type { ModelTensor } from "./weights.ts";
+
+/** Wish for a head: not at all, if the model has a whole one, or in any case. */
+export type HeadChoice = "none" | "offered" | "required";
+
+/** A model's configuration and tensors, with its head if that is loaded. */
+export interface MatchedModel {
+  readonly config: ModelConfig;
+  readonly tensors: readonly ModelTensor[];
+}
+
+/**
+ * Matches a model's tensors, with those of its head as chosen. Errors about a head that its family lacks name
+ * `source`. Throws ModelError.
+ */
+export function matchedWithHead(
+  config: ModelConfig,
+  choice: HeadChoice,
+  source: string,
+  match: (config: ModelConfig) => readonly ModelTensor[],
+): MatchedModel {
+  const plain = (): MatchedModel => ({ config, tensors: match(config) });
+  if (choice === "none") return plain();
+  const withHead = configWithHead(config);
+  if (withHead === null) {
+    if (choice === "offered") return plain();
+    throw new ModelError(source, null, `is a ${config.family} model, which has no head that drafts tokens`);
+  }
+  try {
+    return { config: withHead, tensors: match(withHead) };
+  } catch (error) {
+    if (choice === "required" || !(error instanceof ModelError)) throw error;
+    return plain();
+  }
+}
+
+/** The configuration with the head of its family; null: the family's models have none. */
+export function configWithHead(config: ModelConfig): ModelConfig | null {
+  const { draftHead } = familyNamed(config.family);
+  const { layers, encoder } = config.shape;
+  const layer = layers.findLast((one) => hasAttention(one) || one.mixer === "latent");
+  if (draftHead === undefined || layer === undefined || encoder !== undefined || config.isHeadless === true)
+    return null;
+  const { isNormed, isHiddenFirst } = draftHead;
+  return { ...config, shape: { ...config.shape, head: { layer, isNormed, isHiddenFirst } } };
+}
