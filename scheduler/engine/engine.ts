@@ -75,8 +75,9 @@ export class Engine {
     const options = resolveOptions(settings, spec);
     const { queue: order, admission, cache, batch } = options;
     const epoch = options.kvEvents ? options.epoch : null;
-    // A prompt begins from a state, which the tier does not keep; and baselines have caches of their own.
-    const used = spec.states === undefined && cache === null ? tier : null;
+    // A prompt begins from a state, which not all tiers keep; and baselines have caches of their own.
+    const keepsAll = spec.states === undefined || (tier !== null && tier.costs.statePages > 0);
+    const used = keepsAll && cache === null ? tier : null;
     const kvCache = cache?.open(spec, epoch, costs) ?? new KvCacheManager(spec, epoch, costs, {}, used);
     const gate = new ColdGate({
       computeMs: (tokens, context) => promptMs(costs, tokens, context),

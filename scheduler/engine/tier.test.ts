@@ -200,7 +200,9 @@ function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): v
   const tampered: LowerTier = {
     costs: tier.costs,
     find: (prompt, first) => tier.find(prompt, first),
+    findState: (prompt, first, end) => tier.findState(prompt, first, end),
     store: (prompt, first, pages) => tier.store(prompt, first, pages),
+    storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
     load: load(tier, clock),
   };
   const engine = new Engine(device, clock, { integrity: "always" }, () => {}, cost, tampered);
@@ -214,13 +216,13 @@ function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): v
 }
 
 test("the simulated device notices pages that are wrong, or are read before they are there", () => {
-  readBack((tier) => (prompt, first, pages, done) => tier.load(prompt, first, pages, done));
+  readBack((tier) => (prompt, first, pages, slot, done) => tier.load(prompt, first, pages, slot, done));
   const swap = (tier: LowerTier): LowerTier["load"] => {
-    return (prompt, first, pages, done) => tier.load(prompt, first, pages.toReversed(), done);
+    return (prompt, first, pages, slot, done) => tier.load(prompt, first, pages.toReversed(), slot, done);
   };
   expect(() => readBack(swap)).toThrow("keys and values belong to the context they are read in");
   const hurry = (_: LowerTier, clock: Clock): LowerTier["load"] => {
-    return (_prompt, _first, pages, done) => {
+    return (_prompt, _first, pages, _slot, done) => {
       clock.after(0, () => done(pages.length));
     };
   };
