@@ -119,9 +119,10 @@ export class Engine {
   /** The time at which `run` would find work although no message comes and no load ends; null: never. */
   get wakeMs(): number | null {
     if (this.#current !== null) return null;
-    const { wakeMs } = this.#planner;
-    const storesMs = this.#table.kvCache.stores?.wakeMs ?? null;
-    return wakeMs === null || storesMs === null ? (wakeMs ?? storesMs) : Math.min(wakeMs, storesMs);
+    const stores = this.#table.kvCache.stores?.wakeMs;
+    const times = [this.#planner.wakeMs, stores ?? null, this.#loads?.lateMs ?? null];
+    const known = times.filter((timeMs) => timeMs !== null);
+    return known.length === 0 ? null : Math.min(...known);
   }
 
   /** Accepts a message. Never starts a step and never reports: `run` does. */
@@ -151,6 +152,7 @@ export class Engine {
   run(): void {
     if (!this.#reports.isEmpty) this.#tell();
     if (this.#current !== null) return;
+    this.#loads?.giveUp();
     const { stores } = this.#table.kvCache;
     stores?.store(this.#clock.nowMs(), false, this.#table.queue.size);
     const planned = this.#planner.plan();

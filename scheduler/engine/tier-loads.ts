@@ -41,6 +41,9 @@ interface Load {
   readonly pages: number;
   /** The time at which it is expected to end. */
   readonly endMs: number;
+  /** The time from which on no sequence waits for it: the computation would have ended. */
+  readonly lateMs: number;
+  isLate: boolean;
   readonly readers: Set<Sequence>;
 }
 
@@ -61,7 +64,9 @@ export interface TierLoadsParts {
  * another had computed them, and one whose turn comes before is parked as for an in-flight prefix.
  *
  * A load is worth it while it takes less time than all sequences together lose that wait for the computation.
- * Ahead of a sequence's turn it takes only pages that no waiting sequence will read.
+ * Ahead of a sequence's turn it takes only pages that no waiting sequence will read. A load that takes longer
+ * than it and the computation should have taken together is given up: its sequences compute, and no other load
+ * begins until it ends.
  */
 export class TierLoads {
   readonly #parts: TierLoadsParts;
@@ -84,6 +89,30 @@ export class TierLoads {
   /** True if no load is in flight. */
   get isIdle(): boolean {
     return this.#loads.size === 0;
+  }
+
+  /** The time at which the next load in flight is late; null: never. */
+  get lateMs(): number | null {
+    const times = [...this.#loads].flatMap(({ isLate, lateMs }) => (isLate ? [] : [lateMs]));
+    return times.length === 0 ? null : Math.min(...times);
+  }
+
+  /**
+   * Lets sequences go that wait for a load which is late. Its pages come back when it ends: until then the tier
+   * may write them.
+   */
+  giveUp(): void {
+    const nowMs = this.#parts.clock.nowMs();
+    for (const load of this.#loads) {
+      if (load.isLate || nowMs < load.lateMs) continue;
+      load.isLate = true;
+      this.#parts.queue.wake(load.owner, Number.POSITIVE_INFINITY);
+    }
+  }
+
+  /** True if no load may begin: there are many, or the tier may be stuck. */
+  get #isFull(): boolean {
+    return this.#loads.size === LOADS_MAX || [...this.#loads].some(({ isLate }) => isLate);
   }
 
   /** The sequences that hold the pages of loads in flight. */
@@ -113,7 +142,7 @@ export class TierLoads {
     let lookups = LOOKUPS_MAX;
     let compared = COMPARED_MAX;
     for (const [sequence, known] of this.#known) {
-      if (this.#loads.size === LOADS_MAX || lookups === 0 || compared === 0) return;
+      if (this.#isFull || lookups === 0 || compared === 0) return;
       if (sequence.queued.owner !== null) continue;
       const before = known.first;
       const pages = this.#missing(sequence, known);
@@ -144,7 +173,7 @@ export class TierLoads {
       return { owner: load.owner, tokens };
     }
     const pages = this.#missing(sequence, known);
-    if (pages === 0 || this.#loads.size === LOADS_MAX) return null;
+    if (pages === 0 || this.#isFull) return null;
     if (!this.#isWorth(sequence, known, pages) || !hasRoom()) return null;
     const { owner } = this.#begin(sequence, known);
     return { owner, tokens: owner.length };
@@ -173,15 +202,19 @@ export class TierLoads {
     return this.#parts.kvCache.cache.checkpoints !== null;
   }
 
-  /** The load in flight that has most of a sequence's missing pages; null: none has any. */
+  /**
+   * The load in flight that has most of a sequence's missing pages; with states, of those that it needs as a
+   * whole, since there is no state in the middle. Null: none has any.
+   */
   #inFlight(sequence: Sequence): { readonly load: Load; readonly tokens: number } | null {
-    if (this.#loads.size === 0) return null;
-    const found = findInFlightPrefix(sequence, this.owners, this.#parts.kvCache.pool.pageTokens, 1);
-    if (found === null) return null;
-    // Inside of a load there is no state.
-    if (this.#hasStates && found.tokens < found.owner.length) return null;
-    const load = [...this.#loads].find(({ owner }) => owner === found.owner)!;
-    return { load, tokens: found.tokens };
+    let best: { readonly load: Load; readonly tokens: number } | null = null;
+    for (const load of this.#loads) {
+      const { owner, isLate } = load;
+      const found = findInFlightPrefix(sequence, [owner], this.#parts.kvCache.pool.pageTokens, 1);
+      if (found === null || isLate || (this.#hasStates && found.tokens < owner.length)) continue;
+      if (best === null || found.tokens > best.tokens) best = { load, tokens: found.tokens };
+    }
+    return best;
   }
 
   /**
@@ -209,7 +242,7 @@ export class TierLoads {
   }
 
   #begin(sequence: Sequence, known: Known): Load {
-    const { tier, kvCache } = this.#parts;
+    const { tier, kvCache, costs } = this.#parts;
     const { prompt, end } = known;
     const { pageTokens } = kvCache.pool;
     const hint = { ...sequence.spec, tokens: [], program: null, isWarmed: false };
@@ -218,10 +251,14 @@ export class TierLoads {
     owner.state = "running";
     const { lockedPages, pageCount, pages, state } = owner.kv;
     const wanted = [...pages.subarray(lockedPages, pageCount)] as PageId[];
+    const endMs = this.#endMs(wanted.length);
+    const { cachedTokens } = sequence;
     const load: Load = {
       owner,
       pages: wanted.length,
-      endMs: this.#endMs(wanted.length),
+      endMs,
+      lateMs: endMs + computeMs(costs, owner.length - cachedTokens, cachedTokens),
+      isLate: false,
       readers: new Set([sequence]),
     };
     this.#loads.add(load);
