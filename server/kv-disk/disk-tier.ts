@@ -17,12 +17,10 @@ import {
   type KvDiskSetup,
   pieceAt,
   statePages,
+  waitingPages,
 } from "./protocol.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
-/** Bytes of pages on their way to the disk at most, but at least so many pages. */
-const WAITING_BYTES_MAX = 32 * 2 ** 20;
-const WAITING_PAGES_MIN = 4;
 /** Bytes a second that are assumed before the first load, and the first store. */
 const LOAD_BYTES_PER_MS = 1e6;
 const COPY_BYTES_PER_MS = 4e6;
@@ -106,7 +104,7 @@ export class DiskTier implements LowerTier {
       loadPageMs: pageBytes / LOAD_BYTES_PER_MS,
       storePageMs: pageBytes / COPY_BYTES_PER_MS,
     };
-    this.#slotCount = Math.max(WAITING_PAGES_MIN, Math.floor(WAITING_BYTES_MAX / pageBytes));
+    this.#slotCount = waitingPages(pageBytes);
     this.#free = this.#slotCount;
     const slots = new SharedArrayBuffer(this.#slotCount * pageBytes);
     this.#slots = new Uint8Array(slots);

@@ -9,7 +9,7 @@ import type { ModelFolder } from "../../model/model-folder.ts";
 import { rotationOf } from "../../model/rope.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { listStored } from "./folders.ts";
-import type { KvDiskSetup } from "./protocol.ts";
+import { type KvDiskSetup, waitingPages } from "./protocol.ts";
 
 /** Part of the free space that CPU engines take by default, its bounds, and the smallest weights for it. */
 const FREE_SHARE = 1 / 20;
@@ -60,6 +60,11 @@ export function planDisk(config: Config, library: NativeLibrary, facts: DiskPlan
   const sizes = { engines, pageBytes, stateBytes, pageTokens: PAGE_TOKENS };
   const setup = { root, model: name, identity, bytesMax, ...sizes, key };
   return { setup, note: `KV pages are kept in ${root}, ${(bytesMax / 2 ** 30).toFixed(1)} GiB at most` };
+}
+
+/** Bytes of the machine's memory that each engine takes: pages that wait to be written, and one that is read. */
+export function diskMemory({ setup }: DiskPlan): number {
+  return setup === null ? 0 : (waitingPages(setup.pageBytes) + 1) * setup.pageBytes;
 }
 
 /** Folder of all models' pages; null if there is no place for one. */

@@ -23,6 +23,15 @@ export interface KvDiskSetup {
   readonly key: Uint8Array | null;
 }
 
+/** Bytes of pages on their way to the disk at most, but at least so many pages. */
+const WAITING_BYTES_MAX = 32 * 2 ** 20;
+const WAITING_PAGES_MIN = 4;
+
+/** Number of pages of an engine that may wait to be written. */
+export function waitingPages(pageBytes: number): number {
+  return Math.max(WAITING_PAGES_MIN, Math.floor(WAITING_BYTES_MAX / pageBytes));
+}
+
 /** First message to the thread of a store. */
 export interface DiskStart {
   readonly setup: KvDiskSetup;
