@@ -170,6 +170,7 @@ const anyInput = fc.record({
   pageBytes: fc.integer({ min: 1024, max: 64 * mib }),
   pageTokens: fc.constant(16),
   workspaceBytes: bytes(gib),
+  diskBytes: bytes(64 * mib),
   engines: fc.integer({ min: 1, max: 8 }),
   contextMax: fc.integer({ min: 1, max: 1 << 20 }),
   states: fc.option(
@@ -198,6 +199,14 @@ test("an advised context or KV cache fits", () => {
     }),
     runs(2000),
   );
+});
+
+test("pages on their way to the disk are a part of each engine's workspaces", () => {
+  const [without, with32] = [0, 32 * mib].map((diskBytes) => planMemory(input({ engines: 2, diskBytes })));
+  const workspaces = (plan: MemoryPlan | undefined) => plan?.rows.find(({ name }) => name === "workspaces");
+  expect(workspaces(with32)?.bytes).toBe(workspaces(without)!.bytes + 64 * mib);
+  expect(workspaces(with32)?.note).toBe("64.0 MiB for writes to the disk");
+  expect(pages(with32!)).toBe(pages(without!) - 16);
 });
 
 test("a plan that fits never overdraws and always holds one context and a few states", () => {

@@ -24,6 +24,8 @@ export interface MemoryInput {
   readonly isGpu?: boolean;
   /** Workspace of a full step, per engine. */
   readonly workspaceBytes: number;
+  /** Bytes of pages on their way to the disk, per engine; default: 0. */
+  readonly diskBytes?: number;
   /** Number of engines that share the weights, each with its own pages and workspace; ≥ 1. */
   readonly engines: number;
   /** Longest sequence to serve, in tokens. */
@@ -87,7 +89,8 @@ export function reserveOf(availableBytes: number): number {
 export function planMemory(input: MemoryInput): MemoryPlan {
   const { weightBytes, pageBytes, pageTokens, engines, contextMax, availableBytes } = input;
   const reserveBytes = reserveOf(availableBytes);
-  const workspaces = input.workspaceBytes * engines;
+  const onDisk = (input.diskBytes ?? 0) * engines;
+  const workspaces = input.workspaceBytes * engines + onDisk;
   const freeBytes = availableBytes - weightBytes - workspaces - reserveBytes;
 
   const share = input.isGpu ? kvShareOfGpu : kvShare;
@@ -119,7 +122,11 @@ export function planMemory(input: MemoryInput): MemoryPlan {
       note: `${pages * pageTokens} tokens${each} in ${pages} pages, ${Number(contexts.toFixed(1))} full contexts of ${contextMax}`,
     },
     ...(input.states === null ? [] : [statesRow(states, input.states.bytes, engines, each)]),
-    { name: "workspaces", bytes: workspaces, note: "" },
+    {
+      name: "workspaces",
+      bytes: workspaces,
+      note: onDisk > 0 ? `${formatBytes(onDisk)} for writes to the disk` : "",
+    },
     { name: "reserve", bytes: reserveBytes, note: "left to the system" },
     { name: "free", bytes: freeBytes - kvBytes, note: "" },
   ];

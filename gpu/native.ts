@@ -164,6 +164,9 @@ export interface NativeLibrary {
    */
   readPages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
   writePages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
+  /** Copy a part of a state slot, from byte `offset` on. */
+  readState(engine: EngineHandle, slot: number, offset: number, bytes: Uint8Array): void;
+  writeState(engine: EngineHandle, slot: number, offset: number, bytes: Uint8Array): void;
   /**
    * Starts a step. The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns.
    */
@@ -177,7 +180,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 21;
+const abiVersion = 22;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -229,6 +232,8 @@ const symbols = {
   bunting_engine_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_read_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
   bunting_engine_write_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
+  bunting_engine_read_state: { args: ["ptr", "i32", "u64", "buffer", "buffer_length"], returns: "i32" },
+  bunting_engine_write_state: { args: ["ptr", "i32", "u64", "buffer", "buffer_length"], returns: "i32" },
   bunting_step_start: { args: ["ptr", "buffer", "buffer_length", "buffer", "buffer_length"], returns: "i32" },
   bunting_step_wait: { args: ["ptr", "ptr"], returns: "i32" },
   bunting_engine_logits: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
@@ -336,6 +341,10 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_engine_read_pages(engine, pages, pages.length, bytes, bytes)),
     writePages: (engine, pages, bytes) =>
       check(c.bunting_engine_write_pages(engine, pages, pages.length, bytes, bytes)),
+    readState: (engine, slot, offset, bytes) =>
+      check(c.bunting_engine_read_state(engine, slot, offset, bytes, bytes)),
+    writeState: (engine, slot, offset, bytes) =>
+      check(c.bunting_engine_write_state(engine, slot, offset, bytes, bytes)),
     stepStart: (engine, block, result) => check(c.bunting_step_start(engine, block, block, result, result)),
     stepWait: (engine, way) => check(c.bunting_step_wait(engine, way === null ? null : ptr(way))),
     logits(engine, vocabSize) {

@@ -1,13 +1,16 @@
+import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { SeededRandom } from "../base/random.ts";
 import type { LowerTier, PagesOf, TierCosts } from "../scheduler/cache/lower-tier.ts";
 import { hashPrompt } from "../scheduler/cache/page-hash.ts";
-import type { PageId } from "../scheduler/core.ts";
+import type { PageId, StateSlot } from "../scheduler/core.ts";
 
 /** Sizes and speeds of a simulated tier. */
 export interface TierSetup {
   readonly pageBytes: number;
   readonly pageTokens: number;
+  /** Pieces of a page's size that a state is stored in; absent: it stores none. */
+  readonly statePages?: number;
   /** Loads and writes share one disk, one after the other. */
   readonly bytesPerMs: number;
   readonly latencyMs: number;
@@ -18,18 +21,24 @@ export interface TierSetup {
   /** A tier that is full drops its oldest segment. */
   readonly segmentPages: number;
   readonly segmentsMax: number;
-  /** Share of the loaded pages that turn out to be lost. */
+  /** Share of the loaded pages and pieces that turn out to be lost. */
   readonly lostShare: number;
   readonly seed: number;
 }
 
-/** The contents of a device's pages. */
+/** The contents of a device's pages and state slots. */
 export interface PageMemory<Contents> {
   read(page: PageId): Contents;
   write(page: PageId, contents: Contents): void;
   /** Spoils a page that is being loaded. */
   spoil(page: PageId): void;
+  readState(slot: StateSlot): Contents;
+  writeState(slot: StateSlot, contents: Contents): void;
+  spoilState(slot: StateSlot): void;
 }
+
+/** Hash of a page; of a piece of a state, that of the last page before it and the piece's number. */
+type Key = number | string;
 
 interface Stored<Contents> {
   readonly contents: Contents | null;
@@ -46,30 +55,30 @@ export class SimulatedTier<Contents = never> implements LowerTier {
   readonly #clock: Clock;
   readonly #memory: PageMemory<Contents> | null;
   readonly #random: SeededRandom;
-  /** Pages by their hash. */
-  readonly #stored = new Map<number, Stored<Contents>>();
-  /** Hashes of the pages of each segment; the last one is open. */
-  readonly #segments = new Map<number, number[]>([[0, []]]);
+  readonly #stored = new Map<Key, Stored<Contents>>();
+  /** Pages and pieces of each segment; the last one is open. */
+  readonly #segments = new Map<number, Key[]>([[0, []]]);
   #segment = 0;
   readonly #hashes = new WeakMap<PagesOf, Float64Array>();
   /** The time at which the disk has done all that it was given. */
   #freeMs = 0;
 
   constructor(setup: TierSetup, clock: Clock, memory: PageMemory<Contents> | null = null) {
-    const { pageBytes, bytesPerMs, latencyMs, copiedBytesPerMs, seed } = setup;
+    const { pageBytes, statePages = 0, bytesPerMs, latencyMs, copiedBytesPerMs, seed } = setup;
     this.#setup = setup;
     this.#clock = clock;
     this.#memory = memory;
     this.#random = new SeededRandom(seed);
     this.costs = {
       pageBytes,
+      statePages,
       latencyMs,
       loadPageMs: pageBytes / bytesPerMs,
       storePageMs: pageBytes / copiedBytesPerMs,
     };
   }
 
-  /** Pages that it has. */
+  /** Pages that it has, and pieces of states. */
   get size(): number {
     return this.#stored.size;
   }
@@ -81,38 +90,78 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     return end;
   }
 
-  store(prompt: PagesOf, first: number, pages: readonly PageId[]): number {
-    const hashes = this.#hashesOf(prompt);
-    const { waitingPagesMax } = this.#setup;
-    const { loadPageMs } = this.costs;
-    for (const [index, page] of pages.entries()) {
-      const hash = hashes[first + index]!;
-      if (this.#stored.has(hash)) continue;
-      if (this.#freeMs - this.#clock.nowMs() > waitingPagesMax * loadPageMs) return index;
-      this.#take(loadPageMs);
-      this.#add(hash, this.#memory?.read(page) ?? null);
+  findState(prompt: PagesOf, first: number, end: number): number {
+    const { statePages } = this.costs;
+    for (let at = end; at > first; at -= 1) {
+      const pieces = this.#pieces(prompt, at, 0, statePages);
+      if (pieces.every((piece) => this.#stored.has(piece))) return at;
     }
-    return pages.length;
+    return first;
   }
 
-  load(prompt: PagesOf, first: number, pages: readonly PageId[], done: (right: number) => void): void {
+  store(prompt: PagesOf, first: number, pages: readonly PageId[]): number {
+    const hashes = this.#hashesOf(prompt).subarray(first, first + pages.length);
+    return this.#store([...hashes], (index) => this.#memory?.read(pages[index]!) ?? null);
+  }
+
+  storeState(prompt: PagesOf, end: number, slot: StateSlot, first: number, count: number): number {
+    assert(first + count <= this.costs.statePages, "a state has so many pieces");
+    const pieces = this.#pieces(prompt, end, first, count);
+    return this.#store(pieces, () => this.#memory?.readState(slot) ?? null);
+  }
+
+  load(
+    prompt: PagesOf,
+    first: number,
+    pages: readonly PageId[],
+    slot: StateSlot | null,
+    done: (right: number) => void,
+  ): void {
     const hashes = this.#hashesOf(prompt);
+    const { statePages, loadPageMs } = this.costs;
+    const pieces = slot === null ? [] : this.#pieces(prompt, first + pages.length, 0, statePages);
     for (const page of pages) this.#memory?.spoil(page);
-    const endMs = this.#take(pages.length * this.costs.loadPageMs) + this.#setup.latencyMs;
+    if (slot !== null) this.#memory?.spoilState(slot);
+    const endMs = this.#take((pages.length + pieces.length) * loadPageMs) + this.#setup.latencyMs;
     this.#clock.after(endMs - this.#clock.nowMs(), () => {
       let right = 0;
       for (; right < pages.length; right++) {
-        const hash = hashes[first + right]!;
-        const found = this.#stored.get(hash);
-        if (found === undefined) break;
-        if (this.#random.unit() < this.#setup.lostShare) {
-          this.#stored.delete(hash);
-          break;
-        }
-        if (this.#memory !== null) this.#memory.write(pages[right]!, found.contents!);
+        const found = this.#read(hashes[first + right]!);
+        if (found === null) return done(right);
+        this.#memory?.write(pages[right]!, found.contents!);
       }
-      done(right);
+      const found = pieces.map((piece) => this.#read(piece));
+      if (slot === null || found.includes(null)) return done(right);
+      this.#memory?.writeState(slot, wholeOf(found.map((piece) => piece!.contents!)));
+      done(right + 1);
     });
+  }
+
+  /** Stores what is not there yet; returns how many leading ones are there then. */
+  #store(keys: readonly Key[], contentsOf: (index: number) => Contents | null): number {
+    const { waitingPagesMax } = this.#setup;
+    const { loadPageMs } = this.costs;
+    for (const [index, key] of keys.entries()) {
+      if (this.#stored.has(key)) continue;
+      if (this.#freeMs - this.#clock.nowMs() > waitingPagesMax * loadPageMs) return index;
+      this.#take(loadPageMs);
+      this.#add(key, contentsOf(index));
+    }
+    return keys.length;
+  }
+
+  /** Returns what is stored; null: it is not there, or turns out to be lost. */
+  #read(key: Key): Stored<Contents> | null {
+    const found = this.#stored.get(key);
+    if (found === undefined) return null;
+    if (this.#random.unit() >= this.#setup.lostShare) return found;
+    this.#stored.delete(key);
+    return null;
+  }
+
+  #pieces(prompt: PagesOf, end: number, first: number, count: number): Key[] {
+    const hash = this.#hashesOf(prompt)[end - 1]!;
+    return Array.from({ length: count }, (_, index) => `${hash} ${first + index}`);
   }
 
   /** Occupies the disk for `ms` after all that it was given before. Returns the end. */
@@ -121,18 +170,18 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     return this.#freeMs;
   }
 
-  #add(hash: number, contents: Contents | null): void {
+  #add(key: Key, contents: Contents | null): void {
     const { segmentPages, segmentsMax } = this.#setup;
     const open = this.#segments.get(this.#segment)!;
-    open.push(hash);
-    this.#stored.set(hash, { contents, segment: this.#segment });
+    open.push(key);
+    this.#stored.set(key, { contents, segment: this.#segment });
     if (open.length < segmentPages) return;
     this.#segment += 1;
     this.#segments.set(this.#segment, []);
     if (this.#segments.size <= segmentsMax) return;
-    const [oldest, hashes] = this.#segments.entries().next().value!;
+    const [oldest, keys] = this.#segments.entries().next().value!;
     this.#segments.delete(oldest);
-    for (const old of hashes) if (this.#stored.get(old)?.segment === oldest) this.#stored.delete(old);
+    for (const old of keys) if (this.#stored.get(old)?.segment === oldest) this.#stored.delete(old);
   }
 
   #hashesOf(prompt: PagesOf): Float64Array {
@@ -144,4 +193,14 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     this.#hashes.set(prompt, hashes);
     return hashes;
   }
+}
+
+/** The state whose pieces these are: each has all of it, so that pieces of different states show. */
+function wholeOf<Contents>(pieces: readonly Contents[]): Contents {
+  const [first] = pieces;
+  assert(
+    pieces.every((piece) => JSON.stringify(piece) === JSON.stringify(first)),
+    "the pieces of a state belong together",
+  );
+  return first!;
 }

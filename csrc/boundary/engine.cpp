@@ -38,6 +38,7 @@ struct bunting_engine {
                  [[maybe_unused]] bunting_progress progress)
       : model(model),
         pages(limits.pages),
+        states(limits.states),
         reader({.pages = limits.pages,
                 .page_tokens = limits.page_tokens,
                 .states = limits.states,
@@ -60,7 +61,7 @@ struct bunting_engine {
 #endif
 
   bunting::Model const& model;
-  int32_t pages;
+  int32_t pages, states;
   bunting::StepReader reader;
   EngineForward forward;
   void* result = nullptr;       // result buffer of the step in flight; null: no step
@@ -151,6 +152,16 @@ void check_copy(bunting_engine const& engine, int32_t const* pages, int32_t coun
   for (int32_t i = 0; i < count; i++)
     if (pages[i] < 0 || pages[i] >= engine.pages)
       fail(BUNTING_INVALID, "page %d: the engine has pages 0 to %d", pages[i], engine.pages - 1);
+}
+
+// Checks the arguments of a copy of a state to or from the caller.
+void check_state_copy(bunting_engine const& engine, int32_t slot, uint64_t offset, uint64_t size) {
+  if (slot < 0 || slot >= engine.states)
+    fail(BUNTING_INVALID, "state slot %d: the engine has %d", slot, engine.states);
+  uint64_t const all = engine.model.state_bytes();
+  if (offset > all || size > all - offset)
+    fail(BUNTING_INVALID, "%llu bytes from %llu on of a state of %llu", (unsigned long long)size,
+         (unsigned long long)offset, (unsigned long long)all);
 }
 
 // The allowed formats depend on the engine.
@@ -357,6 +368,22 @@ bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const*
   return guarded([&] {
     check_copy(*engine, pages, count, size);
     engine->forward.pages().write(pages, count, static_cast<char const*>(bytes));
+  });
+}
+
+bunting_status bunting_engine_read_state(bunting_engine* engine, int32_t slot, uint64_t offset, void* bytes,
+                                         uint64_t size) {
+  return guarded([&] {
+    check_state_copy(*engine, slot, offset, size);
+    engine->forward.states().read(slot, offset, static_cast<char*>(bytes), size);
+  });
+}
+
+bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, uint64_t offset,
+                                          void const* bytes, uint64_t size) {
+  return guarded([&] {
+    check_state_copy(*engine, slot, offset, size);
+    engine->forward.states().write(slot, offset, static_cast<char const*>(bytes), size);
   });
 }
 

@@ -57,8 +57,9 @@ class Forward {
   // Number of rows that the last step drew from, and their logits [draws, V].
   int32_t draws() const { return draws_; }
   float const* logits() const { return work_.logits; }
-  // KV pages; another thread may copy pages that no step in flight uses.
+  // KV pages and state slots; another thread may copy those that no step in flight uses.
   KvMemory& pages() { return pages_; }
+  StateMemory& states() { return states_; }
 
  private:
   // draft_head.cpp defines the functions of the head.

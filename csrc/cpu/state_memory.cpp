@@ -1,5 +1,7 @@
 #include "cpu/state_memory.h"
 
+#include <cstring>
+
 #include "model/state_slots.h"
 
 namespace bunting {
@@ -12,6 +14,14 @@ StateLayer StateMemory::layer(int32_t index) const {
   for (int32_t layer = 0; layer < index; layer++) before += model_.has_state(layer);
   return {reinterpret_cast<float*>(region_.data()) + before * model_.layer_state_numbers(),
           int64_t(model_.state_bytes() / sizeof(float)), model_.conv_state_numbers()};
+}
+
+void StateMemory::read(int32_t slot, uint64_t offset, char* bytes, uint64_t size) const {
+  std::memcpy(bytes, at(slot, offset), size);
+}
+
+void StateMemory::write(int32_t slot, uint64_t offset, char const* bytes, uint64_t size) {
+  std::memcpy(at(slot, offset), bytes, size);
 }
 
 }  // namespace bunting

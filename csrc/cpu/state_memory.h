@@ -14,8 +14,15 @@ class StateMemory {
 
   // Memory for the states of a recurrent layer.
   StateLayer layer(int32_t index) const;
+  // Copy `size` bytes of a slot from `offset` on. The slot and the range must be valid.
+  void read(int32_t slot, uint64_t offset, char* bytes, uint64_t size) const;
+  void write(int32_t slot, uint64_t offset, char const* bytes, uint64_t size);
 
  private:
+  char* at(int32_t slot, uint64_t offset) const {
+    return region_.data() + size_t(slot) * size_t(model_.state_bytes()) + offset;
+  }
+
   Model const& model_;
   MemoryRegion region_;
 };

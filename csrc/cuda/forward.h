@@ -63,8 +63,9 @@ class Forward {
   // device.
   int32_t draws() const { return draws_; }
   float const* logits() const;
-  // KV pages; another thread may copy pages that no step in flight uses.
+  // KV pages and state slots; another thread may copy those that no step in flight uses.
   KvMemory& pages() { return pages_; }
+  StateMemory& states() { return states_; }
 
  private:
   // Returns the graph for a decode-only step; null: the engine queues the step kernel by kernel.

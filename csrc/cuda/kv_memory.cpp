@@ -1,13 +1,9 @@
 #include "cuda/kv_memory.h"
 
-#include "cuda/device_use.h"
-
 namespace bunting::cuda {
 
 KvMemory::KvMemory(Model const& model, int32_t pages)
-    : model_(model),
-      memory_(size_t(pages) * size_t(model.page_bytes()), "KV pages"),
-      device_(current_device()) {
+    : model_(model), memory_(size_t(pages) * size_t(model.page_bytes()), "KV pages") {
   int64_t at = 0;
   for (int32_t i = 0; i < model.shape().layers; ++i) {
     layer_at_.push_back(at);
@@ -50,17 +46,9 @@ void KvMemory::copy(Stream& stream, PageCopy const* copies, int32_t count) const
   }
 }
 
-Stream& KvMemory::opened(std::optional<Stream>& stream) const {
-  if (!stream) {
-    set_current_device(device_);
-    stream.emplace();
-  }
-  return *stream;
-}
-
 void KvMemory::read(int32_t const* pages, int32_t count, char* bytes) {
   size_t const page_bytes = size_t(model_.page_bytes());
-  Stream& stream = opened(reads_);
+  Stream& stream = copies_.reads();
   for (int32_t i = 0; i < count; ++i)
     stream.copy(bytes + size_t(i) * page_bytes, memory_.data() + size_t(pages[i]) * page_bytes, page_bytes);
   stream.finish(step_deadline_ms(), "has not copied KV pages to the host");
@@ -68,7 +56,7 @@ void KvMemory::read(int32_t const* pages, int32_t count, char* bytes) {
 
 void KvMemory::write(int32_t const* pages, int32_t count, char const* bytes) {
   size_t const page_bytes = size_t(model_.page_bytes());
-  Stream& stream = opened(writes_);
+  Stream& stream = copies_.writes();
   for (int32_t i = 0; i < count; ++i)
     stream.copy(memory_.data() + size_t(pages[i]) * page_bytes, bytes + size_t(i) * page_bytes, page_bytes);
   stream.finish(step_deadline_ms(), "has not copied KV pages to the device");

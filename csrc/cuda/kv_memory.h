@@ -1,9 +1,9 @@
 // kv_memory.h - the KV pages on the device.
 #pragma once
 
-#include <optional>
 #include <vector>
 
+#include "cuda/host_copies.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
 #include "model/model.h"
@@ -32,15 +32,13 @@ class KvMemory {
     int32_t first_layer;
     int64_t elements;
   };
-  Stream& opened(std::optional<Stream>& stream) const;  // opens it at its first use
   int64_t stride() const { return int64_t(model_.page_bytes() / sizeof(bf16)); }
 
   Model const& model_;
   DeviceMemory memory_;
   std::vector<int64_t> layer_at_;  // offset of a layer's part in a page, in elements
   std::vector<Run> runs_;
-  int32_t device_;
-  std::optional<Stream> reads_, writes_;
+  HostCopies copies_;
 };
 
 }  // namespace bunting::cuda

@@ -15,4 +15,16 @@ StateLayer StateMemory::layer(int32_t index) const {
           int64_t(model_.state_bytes() / sizeof(float)), model_.conv_state_numbers()};
 }
 
+void StateMemory::read(int32_t slot, uint64_t offset, char* bytes, uint64_t size) {
+  Stream& stream = copies_.reads();
+  stream.copy(bytes, at(slot, offset), size);
+  stream.finish(step_deadline_ms(), "has not copied a state to the host");
+}
+
+void StateMemory::write(int32_t slot, uint64_t offset, char const* bytes, uint64_t size) {
+  Stream& stream = copies_.writes();
+  stream.copy(at(slot, offset), bytes, size);
+  stream.finish(step_deadline_ms(), "has not copied a state to the device");
+}
+
 }  // namespace bunting::cuda

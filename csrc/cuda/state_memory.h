@@ -1,6 +1,7 @@
 // state_memory.h - the slots of recurrent states on the device.
 #pragma once
 
+#include "cuda/host_copies.h"
 #include "cuda/kernels/states.h"
 #include "cuda/runtime.h"
 #include "model/model.h"
@@ -14,10 +15,18 @@ class StateMemory {
   StateMemory(Model const& model, int32_t slots);
 
   StateLayer layer(int32_t index) const;
+  // Copy `size` bytes of a slot from `offset` on. The slot and the range must be valid. Throw BUNTING_LOST.
+  void read(int32_t slot, uint64_t offset, char* bytes, uint64_t size);
+  void write(int32_t slot, uint64_t offset, char const* bytes, uint64_t size);
 
  private:
+  char* at(int32_t slot, uint64_t offset) const {
+    return memory_.data() + size_t(slot) * size_t(model_.state_bytes()) + offset;
+  }
+
   Model const& model_;
   DeviceMemory memory_;
+  HostCopies copies_;
 };
 
 }  // namespace bunting::cuda

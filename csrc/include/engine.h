@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 21
+#define BUNTING_ABI_VERSION 22
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -566,20 +566,20 @@ bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_eng
  * that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
 bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits,
                                    bunting_progress progress, bunting_engine** out);
-
 bunting_status bunting_engine_close(bunting_engine* engine);
 
-/* Copy whole KV pages, with their keys and values in all layers, to the caller's memory and back: `count` page ids, and as many
- * times the page_bytes of bunting_model_plan, page after page. The bytes are opaque. They mean the same only to an engine of the
- * same model, formats, kind of engine and instruction set. Both return when the copies are done. BUNTING_INVALID: an id or
- * `size` is wrong, or the model is an encoder, whose pages do not last; nothing is copied. BUNTING_LOST on GPUs only.
- *
+/* Copy whole KV pages, in all layers, to the caller's memory and back: `count` page ids, and as many times the page_bytes of
+ * bunting_model_plan, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on. The bytes are opaque: they
+ * mean the same only to an engine of the same model, formats, kind of engine and instruction set. Each returns when the copies are
+ * done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
  * One thread at a time may read and one, maybe another, may write, also while a step is in flight and a further thread is in
- * bunting_step_wait. That step must not write a page that is read, nor read or write a page that is written. They do not copy
- * recurrent states. */
+ * bunting_step_wait. That step must not write a page or slot that is read, nor use one that is written. */
 bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void* bytes,
                                          uint64_t size);
 bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void const* bytes,
+                                          uint64_t size);
+bunting_status bunting_engine_read_state(bunting_engine* engine, int32_t slot, uint64_t offset, void* bytes, uint64_t size);
+bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, uint64_t offset, void const* bytes,
                                           uint64_t size);
 
 /* ---- step ---------------------------------------------------------------------------------------------------- */

@@ -137,8 +137,10 @@ void for_each_family(Check const& check) {
         shape.formats = all.data();
         ModelPointer const model = load_model(shape, file);
         if (model)
-          check(model.get(), std::string(family.name) + " isa " + std::to_string(isa) + " format " +
-                                 std::to_string(format));
+          check(model.get(),
+                std::string(family.name) + " isa " + std::to_string(isa) + " format " +
+                    std::to_string(format),
+                shape);
       }
     }
   }
@@ -175,7 +177,7 @@ bool is_equal(StepOutcome const& step, int32_t row, std::vector<float> const& ex
 
 TEST(engine_states_are_invariant_to_chunks) {
   static constexpr int32_t kTokens = kIsGpu ? 40 : 70;
-  for_each_family([](bunting_model const* model, std::string const& name) {
+  for_each_family([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     std::vector<int32_t> const tokens = random_tokens(3, kTokens, tiny_shape().vocab);
     std::vector<float> const expected = expected_logits(model, tokens);
     for (int32_t const threads : {1, 2}) {
@@ -213,7 +215,7 @@ TEST(engine_states_are_invariant_to_company_saves_and_restores) {
     int32_t done = 0;
     int32_t saved[3] = {-1, -1, -1};  // position of the state in each slot of its own for checkpoints
   };
-  for_each_family([](bunting_model const* model, std::string const& name) {
+  for_each_family([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     EnginePointer const engine = open_engine(model, stateful_limits());
     REQUIRE(engine, "%s: no engine", name.c_str());
     Random random{17};
@@ -266,6 +268,71 @@ TEST(engine_states_are_invariant_to_company_saves_and_restores) {
       }
     }
   });
+}
+
+// Continues a prompt on an engine that got its pages and its state from another one, the state in two parts.
+TEST(engine_states_are_invariant_to_copies) {
+  static constexpr int32_t kTokens = 39, kCut = 32;
+  for_each_family([](bunting_model const* model, std::string const& name, bunting_model_shape const& shape) {
+    std::vector<int32_t> const tokens = random_tokens(3, kTokens, tiny_shape().vocab);
+    std::vector<float> const expected = expected_logits(model, tokens);
+    EnginePointer const from = open_engine(model, stateful_limits()),
+                        to = open_engine(model, stateful_limits());
+    run_step(from.get(), StepSpec{{},
+                                  {{.start = 0,
+                                    .tokens = tokens,
+                                    .pages = {9, 3, 20},
+                                    .state = 1,
+                                    .saves = {kCut, 7}}}});
+    uint64_t weights, page_bytes, state_bytes;
+    REQUIRE(bunting_model_plan(&shape, 16, &weights, &page_bytes, &state_bytes) == BUNTING_OK, "%s",
+            bunting_last_error());
+    std::vector<char> pages(2 * size_t(page_bytes)), state(static_cast<size_t>(state_bytes));
+    int32_t const source[] = {9, 3}, target[] = {11, 2};
+    uint64_t const part = state_bytes / 3;
+    auto const is_copied = [&](bunting_status status) {
+      CHECK(status == BUNTING_OK, "%s: %s", name.c_str(), bunting_last_error());
+    };
+    is_copied(bunting_engine_read_pages(from.get(), source, 2, pages.data(), pages.size()));
+    is_copied(bunting_engine_read_state(from.get(), 7, part, state.data() + part, state_bytes - part));
+    is_copied(bunting_engine_read_state(from.get(), 7, 0, state.data(), part));
+    is_copied(bunting_engine_write_pages(to.get(), target, 2, pages.data(), pages.size()));
+    is_copied(bunting_engine_write_state(to.get(), 4, 0, state.data(), part));
+    is_copied(bunting_engine_write_state(to.get(), 4, part, state.data() + part, state_bytes - part));
+    StepOutcome const rest = run_step(to.get(), StepSpec{{},
+                                                         {{.start = kCut,
+                                                           .tokens = slice(tokens, kCut, kTokens),
+                                                           .pages = {11, 2, 5},
+                                                           .state = 0,
+                                                           .from = 4}}});
+    CHECK(is_equal(rest, 0, expected, kTokens - 1), "%s: differs after a copied state", name.c_str());
+  });
+}
+
+TEST(engine_refuses_wrong_copies_of_states) {
+  bunting_model_shape const shape = families()[0].shape;
+  TinyFile const file(shape);
+  ModelPointer const model = load_model(shape, file);
+  EnginePointer const engine = open_engine(model.get(), stateful_limits());
+  uint64_t weights, page, all;
+  REQUIRE(bunting_model_plan(&shape, 16, &weights, &page, &all) == BUNTING_OK, "%s", bunting_last_error());
+  std::vector<char> bytes(static_cast<size_t>(all) + 1);
+  auto const status = [&](bunting_engine* of, int32_t slot, uint64_t offset, uint64_t size) {
+    bunting_status const read = bunting_engine_read_state(of, slot, offset, bytes.data(), size);
+    bunting_status const write = bunting_engine_write_state(of, slot, offset, bytes.data(), size);
+    CHECK(read == write, "reading ended with %d, writing with %d", read, write);
+    return read;
+  };
+  CHECK(status(engine.get(), kSlots - 1, 0, all) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(status(engine.get(), 0, all, 0) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(status(engine.get(), kSlots, 0, all) == BUNTING_INVALID, "a slot beyond the last one");
+  CHECK(status(engine.get(), -1, 0, all) == BUNTING_INVALID, "slot -1");
+  CHECK(status(engine.get(), 0, 1, all) == BUNTING_INVALID, "a byte too many");
+  CHECK(status(engine.get(), 0, ~0ull, 2) == BUNTING_INVALID, "an offset that overflows");
+  TinyFile const plain_file(tiny_shape());
+  ModelPointer const plain_model = load_model(tiny_shape(), plain_file);
+  EnginePointer const plain = open_engine(plain_model.get(), tiny_limits());
+  CHECK(status(plain.get(), 0, 0, 0) == BUNTING_INVALID, "a model without states");
 }
 
 // Qwen3-Next's files group rows of the state by key head, and alternate a head's rows of q and of its gate.

@@ -4,7 +4,7 @@
  * own.
  */
 import { assert, InvariantError } from "../../base/assert.ts";
-import type { Step, StepResult } from "../../scheduler/core.ts";
+import type { StateSlot, Step, StepResult } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { HostedDevice } from "../hosted-device.ts";
 import { type EngineHandle, type EngineLimits, NativeError, type NativeLibrary } from "../native.ts";
@@ -98,6 +98,11 @@ export class NativeDevice implements HostedDevice {
   /** Copies whole pages, which a step in flight does not write, to `bytes`. */
   readPages(pages: Int32Array, bytes: Uint8Array): void {
     this.#library.readPages(this.#engine, pages, bytes);
+  }
+
+  /** Copies a part of a state slot, which a step in flight does not write, from byte `offset` on to `bytes`. */
+  readState(slot: StateSlot, offset: number, bytes: Uint8Array): void {
+    this.#library.readState(this.#engine, slot, offset, bytes);
   }
 
   /** Closes the engine and drops a step in flight, whose `done` is never called. */

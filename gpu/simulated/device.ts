@@ -8,6 +8,7 @@ import type {
   Sampled,
   SampleRow,
   SequenceId,
+  StateSlot,
   Step,
   StepResult,
   TokenLogprobs,
@@ -113,6 +114,22 @@ export class SimulatedDevice implements Device {
   /** Makes a page as if it was never written. */
   spoil(page: PageId): void {
     this.write(page, new Int32Array(2 * this.spec.pageTokens));
+  }
+
+  /** Returns a copy of what a state slot holds: the hash of its context, and its length. */
+  readState(slot: StateSlot): Int32Array {
+    return Int32Array.of(this.#states[slot]!, this.#lengths[slot]!);
+  }
+
+  /** Replaces what a state slot holds by what `readState` returned for another. */
+  writeState(slot: StateSlot, contents: Int32Array): void {
+    this.#states[slot] = contents[0]!;
+    this.#lengths[slot] = contents[1]!;
+  }
+
+  /** Makes a state slot as if it was never written. */
+  spoilState(slot: StateSlot): void {
+    this.writeState(slot, new Int32Array(2));
   }
 
   /** Closes the device and drops a step in flight. */

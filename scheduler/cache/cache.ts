@@ -1,7 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { PageId, Sharing } from "../core.ts";
-import { type CheckpointPolicy, Checkpoints, type SavedState } from "./checkpoints.ts";
+import { type CacheStates, type CheckpointObserver, Checkpoints, type SavedState } from "./checkpoints.ts";
 import { type EvictionPolicy, ProtectedLast } from "./eviction.ts";
 import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
@@ -38,14 +38,6 @@ interface ExactLock extends CacheLock {
   node: RadixNode;
 }
 
-/** State slots of a cache's device. */
-export interface CacheStates {
-  readonly slots: number;
-  readonly policy: CheckpointPolicy;
-  /** Milliseconds to compute `tokens` tokens after `context` others. */
-  computeMs(tokens: number, context: number): number;
-}
-
 /** The result of a lookup. */
 export interface Match {
   /** Tokens found, exact to the token. */
@@ -57,7 +49,7 @@ export interface Match {
 }
 
 /** Synchronous callbacks on insertion and eviction. */
-export interface CacheObserver {
+export interface CacheObserver extends Partial<CheckpointObserver> {
   /** Records a new leaf: the whole pages that end in it are cached now. */
   inserted(node: RadixNode): void;
   /**
@@ -108,12 +100,7 @@ export class Cache {
     this.#pool = pool;
     this.#observer = observer;
     this.#eviction = eviction;
-    this.checkpoints =
-      states === null
-        ? null
-        : new Checkpoints(states.slots, states.policy, eviction, (tokens, context) =>
-            states.computeMs(tokens, context),
-          );
+    this.checkpoints = states === null ? null : new Checkpoints(states, eviction, observer);
   }
 
   /** True if there is an observer, for which pages are hashed. */

@@ -34,8 +34,24 @@ export interface CheckpointPolicy {
   /** The time of a use that would happen now. */
   readonly now: number;
   worth(checkpoint: Valued): number;
+  /** Chance that a checkpoint is read, or read again. */
+  chance(checkpoint: Pick<Valued, "kind" | "reads">): number;
   /** Records that a checkpoint of this worth was evicted. */
   evicted(worth: number): void;
+}
+
+/** State slots of a cache's device. */
+export interface CacheStates {
+  readonly slots: number;
+  readonly policy: CheckpointPolicy;
+  /** Milliseconds to compute `tokens` tokens after `context` others. */
+  computeMs(tokens: number, context: number): number;
+}
+
+/** Synchronous callbacks on a new checkpoint, and on one that leaves the tree. */
+export interface CheckpointObserver {
+  saved(checkpoint: Checkpoint): void;
+  dropped(checkpoint: Checkpoint): void;
 }
 
 /** Tokens from the end of a prompt to the checkpoint before it, and the factor to the next one. */
@@ -81,8 +97,12 @@ export class GreedyDual implements CheckpointPolicy {
     return this.#clock;
   }
 
-  worth({ kind, reads, savedMs, usedAt }: Valued): number {
-    return usedAt + savedMs * this.#shares.shareOf(kind, reads);
+  worth(checkpoint: Valued): number {
+    return checkpoint.usedAt + checkpoint.savedMs * this.chance(checkpoint);
+  }
+
+  chance({ kind, reads }: Pick<Valued, "kind" | "reads">): number {
+    return this.#shares.shareOf(kind, reads);
   }
 
   evicted(worth: number): void {
@@ -102,21 +122,17 @@ export class Checkpoints {
   readonly pool: IdPool<StateSlot>;
   readonly policy: CheckpointPolicy;
   readonly #eviction: EvictionPolicy;
+  readonly #observer: Partial<CheckpointObserver> | null;
   readonly #computeMs: (tokens: number, context: number) => number;
   readonly #kept = new Set<Checkpoint>();
   #unpinned = 0;
 
-  /** `computeMs`: milliseconds to compute `tokens` tokens after `context` others. */
-  constructor(
-    slots: number,
-    policy: CheckpointPolicy,
-    eviction: EvictionPolicy,
-    computeMs: (tokens: number, context: number) => number,
-  ) {
-    this.pool = new IdPool(slots);
-    this.policy = policy;
+  constructor(states: CacheStates, eviction: EvictionPolicy, observer: Partial<CheckpointObserver> | null) {
+    this.pool = new IdPool(states.slots);
+    this.policy = states.policy;
     this.#eviction = eviction;
-    this.#computeMs = computeMs;
+    this.#observer = observer;
+    this.#computeMs = (tokens, context) => states.computeMs(tokens, context);
   }
 
   /** The checkpoints of the tree. */
@@ -200,6 +216,7 @@ export class Checkpoints {
     checkpoint.usedAt = this.policy.used(kind, null);
     this.#value(checkpoint);
     for (const below of nextBelow(at, depth)) this.#value(below);
+    this.#observer?.saved?.(checkpoint);
     for (const waiter of waitersFrom(at, depth)) {
       if ((waiter.checkpoint?.depth ?? 0) >= depth) continue;
       waiter.checkpoint = checkpoint;
@@ -241,6 +258,7 @@ export class Checkpoints {
   #remove(checkpoint: Checkpoint): void {
     const { node, depth } = checkpoint;
     assert(node !== null, "the tree has the checkpoint");
+    this.#observer?.dropped?.(checkpoint);
     node.checkpoints =
       node.checkpoints.length === 1 ? none : node.checkpoints.filter((one) => one !== checkpoint);
     for (let above: RadixNode | null = node; above !== null; above = above.parent) {

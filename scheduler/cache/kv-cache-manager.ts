@@ -10,8 +10,8 @@ import {
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { Sequence } from "../engine/sequence.ts";
-import { Cache, type CacheLock, type CacheObserver, type CacheStates } from "./cache.ts";
-import { type CheckpointPolicy, GreedyDual, type SavedState } from "./checkpoints.ts";
+import { Cache, type CacheLock, type CacheObserver } from "./cache.ts";
+import { type CacheStates, type CheckpointPolicy, GreedyDual, type SavedState } from "./checkpoints.ts";
 import type { EvictionPolicy } from "./eviction.ts";
 import { KvEventLog } from "./kv-event-log.ts";
 import type { LowerTier } from "./lower-tier.ts";
@@ -73,7 +73,8 @@ export class KvCacheManager {
     this.pool = new PagePool(pages, pageTokens);
     this.kvEvents = epoch === null ? null : new KvEventLog(pageTokens, epoch);
     const cacheStates = states === undefined ? null : statesOf(states.slots, checkpoints, costs);
-    this.stores = tier === null ? null : new TierStores(tier, this.pool, costs);
+    const chance = states === undefined ? null : checkpoints;
+    this.stores = tier === null ? null : new TierStores(tier, this.pool, costs, chance);
     this.cache = new Cache(this.pool, observerOf(this.kvEvents, this.stores), cacheStates, eviction);
   }
 
@@ -134,9 +135,8 @@ export class KvCacheManager {
    * whole cached pages are used, and no copy needs a page more.
    */
   allocate(sequence: Sequence, exact: boolean): PageMove | null {
-    const { kv, tokens, length } = sequence;
+    const { kv, tokens } = sequence;
     const sharing = this.#sharingOf(sequence);
-    assert(kv.pageCount === 0 && kv.lock === null, "a sequence settles once");
     const { pageTokens } = this.pool;
     const { checkpoints } = this.cache;
     const matched = kv.waiter?.depth ?? 0;
@@ -146,22 +146,27 @@ export class KvCacheManager {
     const copied = exact ? usable % pageTokens : 0;
     const source = copied > 0 ? this.cache.lockSource(tokens, usable, sharing) : null;
     if (source !== null) this.#sources.push(source.lock);
-
-    kv.lock = lock;
-    kv.reservePages(Math.ceil(tokens.length / pageTokens));
-    for (const page of pathPages(lock.node)) kv.addPage(page);
-    kv.lockedPages = kv.pageCount;
-    this.untrack(sequence);
-    const needed = Math.ceil(length / pageTokens) - kv.pageCount;
-    if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree);
-    for (let i = 0; i < needed; i++) kv.addPage(this.pool.take());
-
-    kv.computed = lock.node.end + copied;
-    kv.promptEnd = length;
+    this.#allocatePages(sequence, lock);
+    kv.computed = kv.lockedPages * pageTokens + copied;
     if (checkpoints !== null) this.#allocateState(sequence, from, matched);
     if (source === null) return null;
     const to = kv.pages[kv.lockedPages]! as PageId;
     return { from: source.page, tier: "device", to, count: copied };
+  }
+
+  /** Gives a sequence the pages of its lock, and others for the rest of its tokens. */
+  #allocatePages(sequence: Sequence, lock: CacheLock): void {
+    const { kv, tokens, length } = sequence;
+    assert(kv.pageCount === 0 && kv.lock === null, "a sequence settles once");
+    kv.lock = lock;
+    kv.reservePages(Math.ceil(tokens.length / this.pool.pageTokens));
+    for (const page of pathPages(lock.node)) kv.addPage(page);
+    kv.lockedPages = kv.pageCount;
+    this.untrack(sequence);
+    const needed = Math.ceil(length / this.pool.pageTokens) - kv.pageCount;
+    if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree);
+    for (let i = 0; i < needed; i++) kv.addPage(this.pool.take());
+    kv.promptEnd = length;
   }
 
   /** The deepest checkpoint of a waiter's match that needs no copy of a part of a page; null: there is none. */
@@ -188,7 +193,10 @@ export class KvCacheManager {
       const border = position - (position % pageTokens);
       if (border > computed && border < length && !wanted.has(border)) wanted.set(border, kind);
     }
-    kv.state = { ...checkpoints.begin(from), spare: null, wanted: inOrder(wanted), saving: [] };
+    kv.state = {
+      ...checkpoints.begin(from),
+      ...{ spare: null, wanted: inOrder(wanted), end: "end", saving: [] },
+    };
   }
 
   /**
@@ -340,9 +348,36 @@ export class KvCacheManager {
     kv.computed = 0;
   }
 
-  /** Frees the pages of a load: those of its first `count` tokens that it was for are right. */
-  freeLoaded(sequence: Sequence, count: number): void {
-    this.computed(sequence, count);
+  /** True if a load may take a slot for the state at `depth`, of a sequence that has the one at `above`. */
+  hasSlotToLoad(depth: number, above: number): boolean {
+    return this.cache.checkpoints?.isWorth("loaded", depth, above) ?? true;
+  }
+
+  /**
+   * Allocates pages for all tokens of a load as for a sequence, its own one at least for the last page; and a
+   * state slot, which must be available.
+   */
+  allocateLoad(sequence: Sequence): void {
+    const { kv, tokens, length } = sequence;
+    this.#allocatePages(sequence, this.cache.lock(tokens, length - 1, this.#sharingOf(sequence)));
+    kv.computed = kv.lockedPages * this.pool.pageTokens;
+    const slot = this.cache.checkpoints?.take();
+    if (slot !== undefined)
+      kv.state = { slot, from: null, spare: null, wanted: [], end: "loaded", saving: [] };
+  }
+
+  /**
+   * Frees the pages of a load, of which the first `right` ones are right, and its state: that is right if
+   * `right` counts one more than the pages.
+   */
+  freeLoaded(sequence: Sequence, right: number): void {
+    const { kv } = sequence;
+    const pages = Math.min(right, kv.pageCount - kv.lockedPages);
+    kv.computed += pages * this.pool.pageTokens;
+    if (kv.state !== null && right === pages) {
+      this.cache.checkpoints!.pool.release(kv.state.slot);
+      kv.state = null;
+    }
     this.stores?.loading(() => this.free(sequence, true));
   }
 
@@ -352,7 +387,7 @@ export class KvCacheManager {
     if (state === null) return [];
     this.#dropSpare(kv);
     const isLive = state.from === null && computed > 0;
-    const all: SavedState[] = [...state.saving, { depth: computed, slot: state.slot, kind: "end" }];
+    const all: SavedState[] = [...state.saving, { depth: computed, slot: state.slot, kind: state.end }];
     this.#endReading(kv);
     kv.state = null;
     if (keep && isLive) return all;
@@ -430,5 +465,7 @@ function observerOf(kvEvents: KvEventLog | null, stores: TierStores | null): Cac
     },
     evicting: (node, from) => kvEvents.evicting(node, from),
     dropping: (leaf, count) => stores.dropping(leaf, count),
+    saved: (checkpoint) => stores.saved(checkpoint),
+    dropped: (checkpoint) => stores.dropped(checkpoint),
   };
 }

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { PageId, Sharing } from "../core.ts";
+import type { PageId, Sharing, StateSlot } from "../core.ts";
 
 /**
  * The whole pages of a prompt, as a tier finds them: by all tokens up to each page's end, and by key. Later
@@ -13,21 +13,29 @@ export interface PagesOf {
 /** Times and sizes of a tier, as measured; they may change while it serves. */
 export interface TierCosts {
   readonly pageBytes: number;
-  /** Milliseconds until a load begins, and for each of its pages. */
+  /** Number of pieces of up to a page's size that a recurrent state is stored in; 0: the tier stores none. */
+  readonly statePages: number;
+  /** Milliseconds until a load begins, and for each of its pages, or pieces of its state. */
   readonly latencyMs: number;
   readonly loadPageMs: number;
-  /** Milliseconds that `store` takes of its caller's time for each page. */
+  /** Milliseconds that `store` and `storeState` take of their caller's time for each page, or piece. */
   readonly storePageMs: number;
 }
 
 /**
- * Port: whole KV pages outside of the device's memory. Its pages outlive eviction and, on disk, the process.
- * The scheduler decides which pages are stored and loaded. The tier decides which of its own pages it drops.
+ * Port: whole KV pages outside of the device's memory, and recurrent states at page borders. They outlive
+ * eviction and, on disk, the process. The scheduler decides what is stored and loaded. The tier decides what
+ * it drops.
  */
 export interface LowerTier {
   readonly costs: TierCosts;
   /** Returns the end of the pages that the tier has from page `first` on, without a gap; `first`: none. */
   find(prompt: PagesOf, first: number): number;
+  /**
+   * Returns the deepest end in (first, end] of leading pages of the prompt whose state the tier has; `first`:
+   * none.
+   */
+  findState(prompt: PagesOf, first: number, end: number): number;
   /**
    * Copies pages [first, first + pages.length) of the prompt from the device at once, and stores them in the
    * background; those that it has already are not stored again. Returns how many leading pages it has then:
@@ -35,9 +43,21 @@ export interface LowerTier {
    */
   store(prompt: PagesOf, first: number, pages: readonly PageId[]): number;
   /**
-   * Loads pages of the prompt from page `first` on into `pages` of the device, which no step reads or writes
-   * before `done`. Calls `done` once, later, with the number of leading pages that are right: a page that is
-   * gone, or whose contents are in doubt, ends them.
+   * Does the same with pieces [first, first + count) of the state in `slot`, which is the one after pages
+   * [0, end) of the prompt.
    */
-  load(prompt: PagesOf, first: number, pages: readonly PageId[], done: (right: number) => void): void;
+  storeState(prompt: PagesOf, end: number, slot: StateSlot, first: number, count: number): number;
+  /**
+   * Loads pages of the prompt from page `first` on into `pages` of the device, and the state after the last of
+   * them into `slot`; null: it loads no state. No step reads or writes these before `done`. Calls `done` once,
+   * later, with the number of leading pages that are right, and one more if the state is: a page or a piece
+   * that is gone, or whose contents are in doubt, ends them.
+   */
+  load(
+    prompt: PagesOf,
+    first: number,
+    pages: readonly PageId[],
+    slot: StateSlot | null,
+    done: (right: number) => void,
+  ): void;
 }

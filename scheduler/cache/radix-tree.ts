@@ -100,9 +100,9 @@ export class RadixNode {
 
 /**
  * Reason for a checkpoint. It is at the end of a sequence, of a match, of public text or of a prompt, or at a
- * distance from a prompt's end.
+ * distance from a prompt's end; or it was loaded from the lower tier.
  */
-export type CheckpointKind = "end" | "branch" | "public" | "prompt" | "distant";
+export type CheckpointKind = "end" | "branch" | "public" | "prompt" | "distant" | "loaded";
 
 /** The state of a prefix that the radix tree keeps: the state after its first `depth` tokens. */
 export class Checkpoint {
@@ -115,6 +115,8 @@ export class Checkpoint {
   readonly kind: CheckpointKind;
   /** Number of sequences that began from it. */
   reads = 0;
+  /** Number of leading pieces of its state that the lower tier has; 0 without a tier. */
+  stored = 0;
   /** Time of its last use by the measure of the policy, and milliseconds that a read saves. */
   usedAt = 0;
   savedMs = 0;

@@ -20,6 +20,8 @@ export interface SequenceState {
   from: Checkpoint | null;
   /** Page borders at which a checkpoint is wanted, rising. */
   wanted: readonly (readonly [depth: number, kind: CheckpointKind])[];
+  /** Kind of the checkpoint at the end of the sequence. */
+  readonly end: CheckpointKind;
   /** Checkpoints that the step in flight makes, by rising depth. */
   saving: readonly SavedState[];
 }

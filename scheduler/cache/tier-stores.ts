@@ -1,11 +1,13 @@
-import type { PageId, Sharing } from "../core.ts";
+import type { PageId } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { CacheObserver } from "./cache.ts";
+import type { CheckpointPolicy } from "./checkpoints.ts";
 import type { LowerTier, PagesOf } from "./lower-tier.ts";
 import type { PagePool } from "./page-pool.ts";
-import { type RadixNode, tokensOf } from "./radix-tree.ts";
+import { Checkpoint, type RadixNode, tokensOf } from "./radix-tree.ts";
 import { ReadShares } from "./read-shares.ts";
-import { delayedBy, pageMs } from "./tier-prices.ts";
+import { isInTree, pathTo, sharingOfPath } from "./tier-paths.ts";
+import { computeMs, delayedBy, pageMs } from "./tier-prices.ts";
 
 /** Share of the time that stores may take of the engine's thread, and the most that is saved up, or one page. */
 const TIME_SHARE = 0.01;
@@ -24,6 +26,15 @@ const EXPECTED_PAGES = 1024;
 const COUNTED_PAGES = 16_384;
 
 /**
+ * Pages and pieces that were stored. `isDone`: nothing is left that is worth it; else as many as were asked
+ * for were stored, or the tier takes no more now.
+ */
+interface Stored {
+  readonly pages: number;
+  readonly isDone: boolean;
+}
+
+/**
  * Stores pages of the prefix cache on the lower tier. A page is stored when it is worth it: the milliseconds
  * that loading it saves, times the chance that it is read again, exceed the price of its bytes. A load saves
  * the computation for its reader and for those that wait with it, as many as waited lately. The chance is
@@ -32,14 +43,19 @@ const COUNTED_PAGES = 16_384;
  * Pages are candidates as soon as the cache has them, so that little is lost with the process. They are
  * stored between steps, in pieces that take a small share of the time, and at the latest when they are
  * evicted. A path is stored from its beginning: a page behind a gap would not be found.
+ *
+ * Where a model has states, pages are read only up to a checkpoint. So checkpoints at page borders are the
+ * candidates, each with the pages before it. The chance is the one by which checkpoints are evicted.
  */
 export class TierStores implements CacheObserver {
   readonly #tier: LowerTier;
   readonly #pool: PagePool;
   readonly #costs: CostModel;
+  /** Null: the model has no states. */
+  readonly #checkpoints: Pick<CheckpointPolicy, "chance"> | null;
   readonly #shares = new ReadShares(EXPECTED_PAGES, COUNTED_PAGES);
-  /** The deepest nodes with pages that may be worth storing, in the order in which they came. */
-  readonly #candidates = new Set<RadixNode>();
+  /** The deepest nodes with pages that may be worth storing, or checkpoints, in the order in which they came. */
+  readonly #candidates = new Set<RadixNode | Checkpoint>();
   /** The last path of which pages were stored, as the tier gets it. */
   #last: { readonly node: RadixNode; readonly prompt: PagesOf } | null = null;
   /** True while pages come from the tier. */
@@ -54,13 +70,19 @@ export class TierStores implements CacheObserver {
   #pagesStored = 0;
   #hasNews = false;
 
-  constructor(tier: LowerTier, pool: PagePool, costs: CostModel) {
+  constructor(
+    tier: LowerTier,
+    pool: PagePool,
+    costs: CostModel,
+    checkpoints: Pick<CheckpointPolicy, "chance"> | null,
+  ) {
     this.#tier = tier;
     this.#pool = pool;
     this.#costs = costs;
+    this.#checkpoints = checkpoints;
   }
 
-  /** Pages stored so far. */
+  /** Pages stored so far, and pieces of states. */
   get pagesStoredTotal(): number {
     return this.#pagesStored;
   }
@@ -83,6 +105,7 @@ export class TierStores implements CacheObserver {
       node.stored = pages;
       return;
     }
+    if (this.#checkpoints !== null) return;
     this.#shares.used(node.kind, null, pages);
     if (node.parent !== null) this.#candidates.delete(node.parent);
     this.#candidates.add(node);
@@ -92,7 +115,8 @@ export class TierStores implements CacheObserver {
   evicting(): void {}
 
   dropping(leaf: RadixNode, count: number): void {
-    if (leaf.stored < this.#wholePages(leaf)) this.#storePath(leaf, this.#affordable(this.#savedMs));
+    if (this.#checkpoints === null && leaf.stored < this.#wholePages(leaf))
+      this.#storePath(leaf, this.#affordable(this.#savedMs));
     const left = leaf.pages.length - count;
     leaf.stored = Math.min(leaf.stored, left);
     if (left > 0) return;
@@ -100,8 +124,23 @@ export class TierStores implements CacheObserver {
     if (this.#last?.node === leaf) this.#last = null;
   }
 
+  saved(checkpoint: Checkpoint): void {
+    if (checkpoint.depth % this.#pool.pageTokens !== 0) return;
+    if (this.#isLoading) {
+      checkpoint.stored = this.#tier.costs.statePages;
+      return;
+    }
+    this.#candidates.add(checkpoint);
+    this.#fruitless = 0;
+  }
+
+  dropped(checkpoint: Checkpoint): void {
+    this.#candidates.delete(checkpoint);
+  }
+
   /** Records that a sequence begins from the path that ends with `node`. */
   read(node: RadixNode): void {
+    if (this.#checkpoints !== null) return;
     for (let at = node; at.parent !== null; at = at.parent) {
       this.#shares.used(at.kind, at.reads, this.#wholePages(at));
       at.reads += 1;
@@ -130,14 +169,27 @@ export class TierStores implements CacheObserver {
     const affordable = this.#affordable(budgetMs);
     let left = isIdle ? Math.max(1, affordable) : affordable;
     const before = left;
-    for (const node of this.#candidates) {
+    for (const candidate of this.#inOrder()) {
       if (left === 0) break;
-      const stored = isInTree(node) ? this.#storePath(node, left) : { pages: 0, isDone: true };
+      const stored = this.#storeCandidate(candidate, left);
       left -= stored.pages;
       if (!stored.isDone) break;
-      this.#candidates.delete(node);
+      this.#candidates.delete(candidate);
     }
     if (isIdle && this.#candidates.size > 0) this.#pause(nowMs, left < before);
+  }
+
+  /** Candidates in the order in which they are stored: checkpoints at the ends of prompts first, new before old. */
+  #inOrder(): Iterable<RadixNode | Checkpoint> {
+    if (this.#checkpoints === null) return this.#candidates;
+    const isFirst = (one: RadixNode | Checkpoint): boolean => one.kind === "prompt";
+    const latest = [...this.#candidates].reverse();
+    return [...latest.filter(isFirst), ...latest.filter((one) => !isFirst(one))];
+  }
+
+  #storeCandidate(candidate: RadixNode | Checkpoint, most: number): Stored {
+    if (candidate instanceof Checkpoint) return this.#storeState(candidate, most);
+    return isInTree(candidate) ? this.#storePath(candidate, most) : { pages: 0, isDone: true };
   }
 
   #pause(nowMs: number, hasStored: boolean): void {
@@ -151,30 +203,46 @@ export class TierStores implements CacheObserver {
     return storePageMs > 0 ? Math.max(0, Math.floor(ms / storePageMs)) : this.#pool.pagesTotal;
   }
 
-  /**
-   * Stores up to `most` pages of a path, from its beginning. `isDone`: nothing is left that is worth it; else
-   * `most` were stored, or the tier takes no more now.
-   */
-  #storePath(node: RadixNode, most: number): { readonly pages: number; readonly isDone: boolean } {
-    const path: RadixNode[] = [];
-    for (let at = node; at.parent !== null; at = at.parent) path.push(at);
+  /** Stores up to `most` pages before a checkpoint and pieces of its state, if it is worth it. */
+  #storeState(checkpoint: Checkpoint, most: number): Stored {
+    const node = checkpoint.node!;
+    if (!this.#isStateWorth(checkpoint)) return { pages: 0, isDone: true };
+    const path = this.#storePath(node, most, checkpoint.depth);
+    if (!path.isDone) return path;
+    const { stored } = checkpoint;
+    const asked = Math.min(this.#tier.costs.statePages - stored, most - path.pages);
+    const end = checkpoint.depth / this.#pool.pageTokens;
+    const taken =
+      asked === 0 ? 0 : this.#tier.storeState(this.#promptOf(node), end, checkpoint.slot, stored, asked);
+    this.#took(taken);
+    checkpoint.stored += taken;
+    return { pages: path.pages + taken, isDone: checkpoint.stored === this.#tier.costs.statePages };
+  }
+
+  /** Stores up to `most` pages of a path, from its beginning, and no token behind the first `limit` ones. */
+  #storePath(node: RadixNode, most: number, limit = node.end): Stored {
     let pages = 0;
-    for (const at of path.reverse()) {
-      const whole = this.#wholePages(at);
+    for (const at of pathTo(node)) {
+      const whole = this.#wholePages(at, limit);
       if (at.stored >= whole) continue;
-      if (!this.#isWorth(at, whole)) return { pages, isDone: true };
+      if (this.#checkpoints === null && !this.#isWorth(at, whole)) return { pages, isDone: true };
       const asked = Math.min(whole - at.stored, most - pages);
       if (asked === 0) return { pages, isDone: false };
       const first = Math.floor(at.start / this.#pool.pageTokens) + at.stored;
       const taken = this.#tier.store(this.#promptOf(node), first, this.#pagesOf(at, asked));
       at.stored += taken;
       pages += taken;
-      this.#savedMs -= taken * this.#tier.costs.storePageMs;
-      this.#pagesStored += taken;
-      this.#hasNews ||= taken > 0;
+      this.#took(taken);
       if (taken < asked || at.stored < whole) return { pages, isDone: false };
     }
     return { pages, isDone: true };
+  }
+
+  /** Accounts for pages, or pieces of a state, that the tier has taken. */
+  #took(pages: number): void {
+    this.#savedMs -= pages * this.#tier.costs.storePageMs;
+    this.#pagesStored += pages;
+    this.#hasNews ||= pages > 0;
   }
 
   #pagesOf({ pages, stored }: RadixNode, count: number): readonly PageId[] {
@@ -191,6 +259,27 @@ export class TierStores implements CacheObserver {
     return chance * savedMs > storePageMs + WRITE_SHARE * loadPageMs;
   }
 
+  /**
+   * True if a checkpoint's state is worth it, with the pages before it: a reader is spared the tokens from the
+   * stored state above it on.
+   */
+  #isStateWorth({ node, depth, kind, reads, stored }: Checkpoint): boolean {
+    const { pageTokens } = this.#pool;
+    const { loadPageMs, storePageMs, statePages } = this.#tier.costs;
+    let above = 0;
+    let left = statePages - stored;
+    for (const at of pathTo(node!)) {
+      left += Math.max(0, this.#wholePages(at, depth) - at.stored);
+      for (const other of at.checkpoints)
+        if (other.depth < depth && other.stored === statePages) above = other.depth;
+    }
+    const tokens = depth - above;
+    const loadMs = (tokens / pageTokens + statePages) * loadPageMs;
+    const savedMs = this.#delayed * computeMs(this.#costs, tokens, above) - loadMs;
+    const chance = Math.min(1, this.#checkpoints!.chance({ kind, reads }));
+    return chance * savedMs > left * (storePageMs + WRITE_SHARE * loadPageMs);
+  }
+
   /** The path that ends with `node`, as the tier gets it; the same object again for the same node. */
   #promptOf(node: RadixNode): PagesOf {
     if (this.#last?.node !== node)
@@ -201,26 +290,9 @@ export class TierStores implements CacheObserver {
     return this.#last.prompt;
   }
 
-  #wholePages({ start, end }: RadixNode): number {
+  /** Number of a node's whole pages within the first `limit` tokens of its path. */
+  #wholePages({ start, end }: RadixNode, limit = end): number {
     const { pageTokens } = this.#pool;
-    return Math.floor(end / pageTokens) - Math.floor(start / pageTokens);
+    return Math.floor(Math.min(end, limit) / pageTokens) - Math.floor(start / pageTokens);
   }
-}
-
-/** False for a node that was taken out of the tree. */
-function isInTree(node: RadixNode): boolean {
-  return node.parent?.children.get(node.edge) === node;
-}
-
-/** The cache keys of a path. The key of a path within public text is unknown, and of no account. */
-function sharingOfPath(node: RadixNode, pageTokens: number): Sharing {
-  let at = node;
-  let split: RadixNode | null = null;
-  for (; at.parent !== null; at = at.parent) if (typeof at.edge === "string") split = at;
-  const root = `${at.edge}`;
-  const publicKey = root.split(":", 1)[0]!;
-  if (publicKey !== root) return { key: root, publicKey, publicTokens: 0 };
-  if (split === null) return { key: "", publicKey, publicTokens: node.end - (node.end % pageTokens) };
-  const edge = `${split.edge}`;
-  return { key: edge.slice(edge.indexOf(":") + 1), publicKey, publicTokens: split.start };
 }

@@ -120,6 +120,7 @@ function eitherOf<Name extends keyof AdmissionRule>(name: Name): fc.Arbitrary<Ad
 
 /** From tiers that answer within a step to some that take several, on a device whose pages take 0.2 ms each. */
 const tiers = fc.record({
+  statePages: fc.constantFrom(0, 1, 3),
   bytesPerMs: fc.constantFrom(100, 10, 1),
   latencyMs: fc.constantFrom(0, 0.1, 8),
   copiedBytesPerMs: fc.constantFrom(10_000, 50),

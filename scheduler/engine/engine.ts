@@ -77,8 +77,9 @@ export class Engine {
     const options = resolveOptions(settings, spec);
     const { queue: order, admission, cache, batch } = options;
     const epoch = options.kvEvents ? options.epoch : null;
-    // A prompt begins from a state, which the tier does not keep; and baselines have caches of their own.
-    const used = spec.states === undefined && cache === null ? tier : null;
+    // A prompt begins from a state, which not all tiers keep; and baselines have caches of their own.
+    const keepsAll = spec.states === undefined || (tier !== null && tier.costs.statePages > 0);
+    const used = keepsAll && cache === null ? tier : null;
     const kvCache = cache?.open(spec, epoch, costs) ?? new KvCacheManager(spec, epoch, costs, {}, used);
     const gate = new ColdGate({
       computeMs: (tokens, context) => promptMs(costs, tokens, context),
@@ -133,9 +134,10 @@ export class Engine {
   /** The time at which `run` would find work although no message comes and no load ends; null: never. */
   get wakeMs(): number | null {
     if (this.#current !== null) return null;
-    const { wakeMs } = this.#planner;
-    const storesMs = this.#table.kvCache.stores?.wakeMs ?? null;
-    return wakeMs === null || storesMs === null ? (wakeMs ?? storesMs) : Math.min(wakeMs, storesMs);
+    const stores = this.#table.kvCache.stores?.wakeMs;
+    const times = [this.#planner.wakeMs, stores ?? null, this.#loads?.lateMs ?? null];
+    const known = times.filter((timeMs) => timeMs !== null);
+    return known.length === 0 ? null : Math.min(...known);
   }
 
   /** Returns the heaviest `nodesMax` nodes of the prefix cache, for people. Changes nothing. */
@@ -170,6 +172,7 @@ export class Engine {
   run(): void {
     if (!this.#reports.isEmpty) this.#tell();
     if (this.#current !== null) return;
+    this.#loads?.giveUp();
     const { stores } = this.#table.kvCache;
     stores?.store(this.#clock.nowMs(), false, this.#table.queue.size);
     const planned = this.#planner.plan();

@@ -9,7 +9,7 @@ import type { Sequence } from "./sequence.ts";
 
 /**
  * Checks page and slot counts while no step is in flight: the cheap part of `checkEngine`. `loads`: the
- * sequences that hold the pages of loads.
+ * sequences that hold the pages and slots of loads.
  */
 export function checkCounts(
   { pool, cache }: KvCacheManager,
@@ -22,7 +22,7 @@ export function checkCounts(
   const { pool: slots, kept } = cache.checkpoints;
   const read = new Set(running.flatMap(({ kv }) => kv.state?.from ?? []));
   const dropped = [...read].filter(({ node }) => node === null).length;
-  const used = kept.size + dropped + running.length;
+  const used = kept.size + dropped + running.length + loads.length;
   assert(slots.freeCount + used === slots.total, "free + kept + owned = all slots");
 }
 

@@ -23,8 +23,12 @@ const TRIES_MAX = 2;
 /** A waiting sequence, and what the tier has of its prompt. */
 interface Known {
   readonly prompt: PagesOf;
-  /** The page that was asked for, and the end of the pages that the tier has from there; -1: not asked yet. */
+  /**
+   * Pages that were cached, and those of them that need not be computed, when the tier was asked; and the end
+   * of those that need not be computed with what the tier has. -1: it was not asked yet.
+   */
   first: number;
+  usable: number;
   end: number;
   tries: number;
   /** Tokens of finished loads for it. */
@@ -37,6 +41,9 @@ interface Load {
   readonly pages: number;
   /** The time at which it is expected to end. */
   readonly endMs: number;
+  /** The time from which on no sequence waits for it: the computation would have ended. */
+  readonly lateMs: number;
+  isLate: boolean;
   readonly readers: Set<Sequence>;
 }
 
@@ -57,7 +64,9 @@ export interface TierLoadsParts {
  * another had computed them, and one whose turn comes before is parked as for an in-flight prefix.
  *
  * A load is worth it while it takes less time than all sequences together lose that wait for the computation.
- * Ahead of a sequence's turn it takes only pages that no waiting sequence will read.
+ * Ahead of a sequence's turn it takes only pages that no waiting sequence will read. A load that takes longer
+ * than it and the computation should have taken together is given up: its sequences compute, and no other load
+ * begins until it ends.
  */
 export class TierLoads {
   readonly #parts: TierLoadsParts;
@@ -82,6 +91,30 @@ export class TierLoads {
     return this.#loads.size === 0;
   }
 
+  /** The time at which the next load in flight is late; null: never. */
+  get lateMs(): number | null {
+    const times = [...this.#loads].flatMap(({ isLate, lateMs }) => (isLate ? [] : [lateMs]));
+    return times.length === 0 ? null : Math.min(...times);
+  }
+
+  /**
+   * Lets sequences go that wait for a load which is late. Its pages come back when it ends: until then the tier
+   * may write them.
+   */
+  giveUp(): void {
+    const nowMs = this.#parts.clock.nowMs();
+    for (const load of this.#loads) {
+      if (load.isLate || nowMs < load.lateMs) continue;
+      load.isLate = true;
+      this.#parts.queue.wake(load.owner, Number.POSITIVE_INFINITY);
+    }
+  }
+
+  /** True if no load may begin: there are many, or the tier may be stuck. */
+  get #isFull(): boolean {
+    return this.#loads.size === LOADS_MAX || [...this.#loads].some(({ isLate }) => isLate);
+  }
+
   /** The sequences that hold the pages of loads in flight. */
   get owners(): readonly Sequence[] {
     return [...this.#loads].map(({ owner }) => owner);
@@ -93,7 +126,7 @@ export class TierLoads {
     const whole = sequence.cachedMax - (sequence.cachedMax % pageTokens);
     if (whole === 0) return;
     const prompt = { sharing: sharingOf(sequence.spec, pageTokens), tokens: part(sequence.tokens, 0, whole) };
-    this.#known.set(sequence, { prompt, first: -1, end: -1, tries: 0, tokens: 0 });
+    this.#known.set(sequence, { prompt, first: -1, usable: -1, end: -1, tries: 0, tokens: 0 });
   }
 
   /** Records that a sequence waits no more. Returns the number of its tokens that were loaded. */
@@ -109,15 +142,18 @@ export class TierLoads {
     let lookups = LOOKUPS_MAX;
     let compared = COMPARED_MAX;
     for (const [sequence, known] of this.#known) {
-      if (this.#loads.size === LOADS_MAX || lookups === 0 || compared === 0) return;
+      if (this.#isFull || lookups === 0 || compared === 0) return;
       if (sequence.queued.owner !== null) continue;
       const before = known.first;
       const pages = this.#missing(sequence, known);
       if (known.first !== before) lookups -= 1;
       if (pages === 0) continue;
+      const { pageTokens } = kvCache.pool;
       if (!kvCache.hasUnprotected(pages, headroom)) return;
+      if (!kvCache.hasSlotToLoad(known.end * pageTokens, sequence.cachedTokens)) continue;
       compared -= 1;
-      if (this.#inFlight(sequence) === null && this.#isWorth(sequence, pages)) this.#begin(sequence, known);
+      if (this.#inFlight(sequence) === null && this.#isWorth(sequence, known, pages))
+        this.#begin(sequence, known);
     }
   }
 
@@ -137,42 +173,56 @@ export class TierLoads {
       return { owner: load.owner, tokens };
     }
     const pages = this.#missing(sequence, known);
-    if (pages === 0 || this.#loads.size === LOADS_MAX) return null;
-    if (!this.#isWorth(sequence, pages) || !hasRoom()) return null;
+    if (pages === 0 || this.#isFull) return null;
+    if (!this.#isWorth(sequence, known, pages) || !hasRoom()) return null;
     const { owner } = this.#begin(sequence, known);
     return { owner, tokens: owner.length };
   }
 
-  /** The number of pages that the tier has behind those that the cache has. */
+  /** The number of pages of a load that would spare the sequence a part of its prompt; 0: the tier has none. */
   #missing(sequence: Sequence, known: Known): number {
     const { tier, kvCache } = this.#parts;
     if (known.tries === TRIES_MAX) return 0;
-    const cached = Math.floor(sequence.cachedTokens / kvCache.pool.pageTokens);
-    if (known.first < 0 || cached < known.first) {
+    const { pageTokens } = kvCache.pool;
+    const usable = Math.floor(sequence.cachedTokens / pageTokens);
+    const cached = this.#hasStates ? Math.floor(sequence.kv.waiter!.depth / pageTokens) : usable;
+    if (known.first < 0 || cached < known.first || usable < known.usable) {
       const isNew = known.first < 0;
       known.first = cached;
-      known.end = tier.find(known.prompt, cached);
-      if (isNew) this.#pagesFound += known.end - cached;
+      known.usable = usable;
+      const end = tier.find(known.prompt, cached);
+      known.end = this.#hasStates ? tier.findState(known.prompt, usable, end) : end;
+      if (isNew) this.#pagesFound += known.end - usable;
     }
-    return Math.max(0, known.end - cached);
+    // A load has its last page, also where the cache lacks the state alone.
+    return known.end <= usable ? 0 : known.end - Math.min(cached, known.end - 1);
   }
 
-  /** The load in flight that has most of a sequence's missing pages; null: none has any. */
+  get #hasStates(): boolean {
+    return this.#parts.kvCache.cache.checkpoints !== null;
+  }
+
+  /**
+   * The load in flight that has most of a sequence's missing pages; with states, of those that it needs as a
+   * whole, since there is no state in the middle. Null: none has any.
+   */
   #inFlight(sequence: Sequence): { readonly load: Load; readonly tokens: number } | null {
-    if (this.#loads.size === 0) return null;
-    const found = findInFlightPrefix(sequence, this.owners, this.#parts.kvCache.pool.pageTokens, 1);
-    if (found === null) return null;
-    const load = [...this.#loads].find(({ owner }) => owner === found.owner)!;
-    return { load, tokens: found.tokens };
+    let best: { readonly load: Load; readonly tokens: number } | null = null;
+    for (const load of this.#loads) {
+      const { owner, isLate } = load;
+      const found = findInFlightPrefix(sequence, [owner], this.#parts.kvCache.pool.pageTokens, 1);
+      if (found === null || isLate || (this.#hasStates && found.tokens < owner.length)) continue;
+      if (best === null || found.tokens > best.tokens) best = { load, tokens: found.tokens };
+    }
+    return best;
   }
 
   /**
    * True if the load would take less time than the computation costs the sequence and those that wait with
    * it.
    */
-  #isWorth(sequence: Sequence, pages: number): boolean {
+  #isWorth(sequence: Sequence, { end }: Known, pages: number): boolean {
     const { clock, kvCache } = this.#parts;
-    const end = Math.floor(sequence.cachedTokens / kvCache.pool.pageTokens) + pages;
     return this.#endMs(pages) - clock.nowMs() < this.#computeMs(sequence, end * kvCache.pool.pageTokens);
   }
 
@@ -182,53 +232,58 @@ export class TierLoads {
     return delayedBy(queue.size) * computeMs(costs, end - sequence.cachedTokens, sequence.cachedTokens);
   }
 
-  /** The time at which a load ends that begins now: after all others. */
+  /** The time at which a load of `pages` pages, and a state if there are any, ends that begins now: after all others. */
   #endMs(pages: number): number {
     const { tier, clock } = this.#parts;
-    const { latencyMs, loadPageMs } = tier.costs;
+    const { latencyMs, loadPageMs, statePages } = tier.costs;
     let startMs = clock.nowMs() + latencyMs;
     for (const { endMs } of this.#loads) startMs = Math.max(startMs, endMs);
-    return startMs + pages * loadPageMs;
+    return startMs + (pages + statePages) * loadPageMs;
   }
 
   #begin(sequence: Sequence, known: Known): Load {
-    const { tier, kvCache } = this.#parts;
+    const { tier, kvCache, costs } = this.#parts;
     const { prompt, end } = known;
     const { pageTokens } = kvCache.pool;
     const hint = { ...sequence.spec, tokens: [], program: null, isWarmed: false };
     const owner = new Sequence(sequenceOfHint(hint, part(sequence.tokens, 0, end * pageTokens)), 0, 0);
-    kvCache.track(owner, () => {});
-    kvCache.allocate(owner, false);
+    kvCache.allocateLoad(owner);
     owner.state = "running";
-    const { lockedPages, pageCount, pages } = owner.kv;
+    const { lockedPages, pageCount, pages, state } = owner.kv;
     const wanted = [...pages.subarray(lockedPages, pageCount)] as PageId[];
+    const endMs = this.#endMs(wanted.length);
+    const { cachedTokens } = sequence;
     const load: Load = {
       owner,
       pages: wanted.length,
-      endMs: this.#endMs(wanted.length),
+      endMs,
+      lateMs: endMs + computeMs(costs, owner.length - cachedTokens, cachedTokens),
+      isLate: false,
       readers: new Set([sequence]),
     };
     this.#loads.add(load);
     known.tries += 1;
-    tier.load(prompt, lockedPages, wanted, (right) => this.#done(load, right));
+    tier.load(prompt, lockedPages, wanted, state?.slot ?? null, (right) => this.#done(load, right));
     return load;
   }
 
   #done(load: Load, right: number): void {
     assert(this.#loads.delete(load), "a load ends once");
-    assert(right >= 0 && right <= load.pages, "a load ends with pages that it was asked for");
     const { kvCache, queue, onDone } = this.#parts;
     const { owner, pages, readers } = load;
-    const { pageTokens } = kvCache.pool;
+    const whole = pages + (this.#hasStates ? 1 : 0);
+    assert(right >= 0 && right <= whole, "a load ends with what it was asked for");
     const first = owner.kv.lockedPages;
-    kvCache.freeLoaded(owner, right * pageTokens);
-    this.#pagesLoaded += right;
-    if (right < pages) this.#short += 1;
-    for (const sequence of readers) {
-      const known = this.#known.get(sequence);
-      if (known === undefined) continue;
-      known.tokens += right * pageTokens;
-      if (right < pages) known.end = Math.min(known.end, first + right);
+    const known = [...readers].flatMap((sequence) => {
+      const of = this.#known.get(sequence);
+      return of === undefined ? [] : [{ of, sequence, before: sequence.cachedTokens }];
+    });
+    kvCache.freeLoaded(owner, right);
+    this.#pagesLoaded += Math.min(right, pages);
+    if (right < whole) this.#short += 1;
+    for (const { of, sequence, before } of known) {
+      of.tokens += sequence.cachedTokens - before;
+      if (right < whole) of.end = this.#hasStates ? 0 : Math.min(of.end, first + right);
     }
     queue.wake(owner, Number.POSITIVE_INFINITY);
     onDone();

@@ -12,6 +12,7 @@ import { EngineHarness, type HarnessOptions, tokensAlone } from "../../tests/sup
 import type { LowerTier } from "../cache/lower-tier.ts";
 import type { SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
+import type { EngineReport } from "../messages.ts";
 import { Engine } from "./engine.ts";
 
 type Tier = NonNullable<HarnessOptions["tier"]>;
@@ -191,6 +192,57 @@ test("a lost device ends a sequence that waits for a load", () => {
   expect(harness.engine.busy).toBe(false);
 });
 
+test("a sequence computes if its load does not end, and the load keeps its pages until it does", () => {
+  const clock = new ManualClock();
+  const spec = deviceSpec({ pages: 63 });
+  const device = new SimulatedDevice(spec, clock, cost);
+  const tier = new SimulatedTier({ ...fast, pageBytes: 1, pageTokens: 16 }, clock, device);
+  const stuck: (() => void)[] = [];
+  const hanging: LowerTier = {
+    costs: tier.costs,
+    find: (prompt, first) => tier.find(prompt, first),
+    findState: (prompt, first, end) => tier.findState(prompt, first, end),
+    store: (prompt, first, pages) => tier.store(prompt, first, pages),
+    storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
+    load: (...load) => {
+      for (const page of load[2]) device.spoil(page);
+      stuck.push(() => tier.load(...load));
+    },
+  };
+  const reports: EngineReport[] = [];
+  const tell = (report: EngineReport): void => {
+    reports.push(report);
+  };
+  const engine = new Engine(device, clock, { integrity: "always" }, tell, cost, hanging);
+  const run = (id: number, prompt: readonly number[]): void => {
+    engine.receive({ kind: "submit", sequence: { ...sequenceSpec(prompt, 2), id: id as SequenceId } });
+    engine.run();
+    clock.runAll();
+    for (let { wakeMs } = engine; wakeMs !== null; { wakeMs } = engine) {
+      clock.advance(wakeMs - clock.nowMs());
+      engine.run();
+      clock.runAll();
+    }
+  };
+  const cached = (): readonly number[] =>
+    reports.flatMap((report) => report.started.map((one) => one.cachedTokens));
+  for (const [id, prompt] of [[...document, 700], tokensFrom(400, 1000), [...document, 700]].entries())
+    run(id, prompt);
+  expect(cached()).toEqual([0, 0, 0]);
+  expect(reports.flatMap(({ finished }) => finished.map(({ finish }) => finish.kind))).toEqual(
+    Array.from({ length: 3 }, () => "length"),
+  );
+  // The tier is taken for stuck: nothing else is loaded, and the pages of the load are not used.
+  run(3, [...tokensFrom(400, 600), 1]);
+  expect(stuck).toHaveLength(1);
+  const load = (): EngineReport["load"] => reports.at(-1)!.load;
+  expect(load().pagesFree + load().pagesCached).toBe(63 - 20);
+  stuck[0]!();
+  clock.runAll();
+  expect(load().pagesFree + load().pagesCached).toBe(63);
+  expect(load().tierLoadedPagesTotal).toBe(20);
+});
+
 /** Computes a document on a device of few pages, and again from what a tampered tier returns. */
 function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): void {
   const clock = new ManualClock();
@@ -200,7 +252,9 @@ function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): v
   const tampered: LowerTier = {
     costs: tier.costs,
     find: (prompt, first) => tier.find(prompt, first),
+    findState: (prompt, first, end) => tier.findState(prompt, first, end),
     store: (prompt, first, pages) => tier.store(prompt, first, pages),
+    storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
     load: load(tier, clock),
   };
   const engine = new Engine(device, clock, { integrity: "always" }, () => {}, cost, tampered);
@@ -214,13 +268,13 @@ function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): v
 }
 
 test("the simulated device notices pages that are wrong, or are read before they are there", () => {
-  readBack((tier) => (prompt, first, pages, done) => tier.load(prompt, first, pages, done));
+  readBack((tier) => (prompt, first, pages, slot, done) => tier.load(prompt, first, pages, slot, done));
   const swap = (tier: LowerTier): LowerTier["load"] => {
-    return (prompt, first, pages, done) => tier.load(prompt, first, pages.toReversed(), done);
+    return (prompt, first, pages, slot, done) => tier.load(prompt, first, pages.toReversed(), slot, done);
   };
   expect(() => readBack(swap)).toThrow("keys and values belong to the context they are read in");
   const hurry = (_: LowerTier, clock: Clock): LowerTier["load"] => {
-    return (_prompt, _first, pages, done) => {
+    return (_prompt, _first, pages, _slot, done) => {
       clock.after(0, () => done(pages.length));
     };
   };

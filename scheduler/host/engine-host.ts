@@ -121,8 +121,10 @@ export class EngineHost {
       },
       find: (prompt, first) => tier.find(prompt, first),
       store: (prompt, first, pages) => tier.store(prompt, first, pages),
-      load: (prompt, first, pages, done) => {
-        tier.load(prompt, first, pages, (right) => {
+      findState: (prompt, first, end) => tier.findState(prompt, first, end),
+      storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
+      load: (prompt, first, pages, slot, done) => {
+        tier.load(prompt, first, pages, slot, (right) => {
           if (!isAlive()) return;
           this.receive();
           done(right);

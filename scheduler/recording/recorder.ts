@@ -89,10 +89,13 @@ export function engineRecorder(
         },
         find: (prompt, first) => answered(tier.find(prompt, first)),
         store: (prompt, first, pages) => answered(tier.store(prompt, first, pages)),
-        load: (prompt, first, pages, done) => {
+        findState: (prompt, first, end) => answered(tier.findState(prompt, first, end)),
+        storeState: (prompt, end, slot, first, count) =>
+          answered(tier.storeState(prompt, end, slot, first, count)),
+        load: (prompt, first, pages, slot, done) => {
           const load = loads;
           loads += 1;
-          tier.load(prompt, first, pages, (right) => {
+          tier.load(prompt, first, pages, slot, (right) => {
             input({ kind: "loaded", ...here(), load, right });
             done(right);
           });
@@ -105,6 +108,7 @@ export function engineRecorder(
 function areSame(one: TierCosts, other: TierCosts): boolean {
   return (
     one.pageBytes === other.pageBytes &&
+    one.statePages === other.statePages &&
     one.latencyMs === other.latencyMs &&
     one.loadPageMs === other.loadPageMs &&
     one.storePageMs === other.storePageMs

@@ -29,9 +29,9 @@ export function runEngineLoop(
     Atomics.store(bell, AWAITED, 0);
     if (Atomics.load(bell, STOPPED) === 1) return;
     clock.turn();
+    beforeTurn();
     if (hosted?.inFlight) hosted.deliver();
     clock.runDue();
-    beforeTurn();
     host.turn();
     if (hosted?.inFlight) hosted.wait(way);
     else {

@@ -19,7 +19,7 @@ import { matrixFormats } from "../../model/matrix-formats.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import { contextLimit } from "../../model/rope.ts";
 import { type Config, ConfigError } from "../config.ts";
-import { type DiskPlan, planDisk } from "../kv-disk/plan.ts";
+import { type DiskPlan, diskMemory, planDisk } from "../kv-disk/plan.ts";
 import type { Backend } from "./backend.ts";
 
 /** Maximum alternatives per token (`top_logprobs`) of a request. */
@@ -86,11 +86,20 @@ export function planServing(
     meansAll,
     Math.min(...engineBytes),
   );
-  checkHost(sizes.hostBytes * gpus.length, machine);
+  const { pageBytes, stateBytes, perEngine } = sizes;
+  const names = modelNames(config, folder);
+  const disk = planDisk(config, library, {
+    name: names[0]!,
+    ...{ folder, contextMax, compute, gpus, pageBytes, stateBytes },
+    limits: perEngine,
+    engines: backend.engines,
+    weightBytes: sizes.weightBytes,
+  });
+  const diskBytes = diskMemory(disk);
+  checkHost((sizes.hostBytes + diskBytes) * gpus.length, machine);
   // Probes again, because cuBLASLt has allocated GPU memory since.
   const leftBytes = backend.gpus?.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes);
   const enginesEach = backend.gpus === null ? backend.engines : 1;
-  const { pageBytes, stateBytes, perEngine } = sizes;
   const leanPages = Math.ceil(contextMax / PAGE_TOKENS) + Math.ceil((STATES_MIN * stateBytes) / pageBytes);
   const leanBytes = leanPages * pageBytes * enginesEach;
   const memory = planMemory({
@@ -102,6 +111,7 @@ export function planServing(
     pageTokens: PAGE_TOKENS,
     states: stateBytes > 0 ? { bytes: stateBytes, sequencesMax: perEngine.stepChunksMax } : null,
     workspaceBytes: sizes.workspaceBytes,
+    diskBytes: backend.gpus === null ? diskBytes : 0,
     engines: enginesEach,
     contextMax,
     availableBytes: Math.min(limitBytes, ...(leftBytes ?? [machine.memoryFreeBytes])),
@@ -111,14 +121,6 @@ export function planServing(
         : isLean
           ? leanBytes
           : null,
-  });
-  const names = modelNames(config, folder);
-  const disk = planDisk(config, library, {
-    name: names[0]!,
-    ...{ folder, contextMax, compute, gpus, pageBytes, stateBytes },
-    limits: perEngine,
-    engines: backend.engines,
-    weightBytes: sizes.weightBytes,
   });
   return {
     names,

@@ -1,6 +1,6 @@
 import { receiveMessageOnPort } from "node:worker_threads";
 import type { LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-tier.ts";
-import type { PageId } from "../../scheduler/core.ts";
+import type { PageId, StateSlot } from "../../scheduler/core.ts";
 import { secretFor } from "./folders.ts";
 import { PageIds, type StoredId } from "./page-ids.ts";
 import {
@@ -15,12 +15,12 @@ import {
   GATE_OPEN,
   GATE_SHUT,
   type KvDiskSetup,
+  pieceAt,
+  statePages,
+  waitingPages,
 } from "./protocol.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
-/** Bytes of pages on their way to the disk at most, but at least so many pages. */
-const WAITING_BYTES_MAX = 32 * 2 ** 20;
-const WAITING_PAGES_MIN = 4;
 /** Bytes a second that are assumed before the first load, and the first store. */
 const LOAD_BYTES_PER_MS = 1e6;
 const COPY_BYTES_PER_MS = 4e6;
@@ -40,22 +40,29 @@ const USED_STEP = 16;
 const OPEN_MS_MAX = 5000;
 const CLOSE_MS_MAX = 5000;
 
-/** Memory of the device that holds the pages. */
+/** Copies things of a store, by their indexes, to consecutive slots. */
+type Copy = (memory: PageMemory, fresh: readonly number[], slots: Uint8Array) => void;
+
+/** Memory of the device that holds the pages and states. */
 export interface PageMemory {
   /** Library and handle, for the thread that writes pages. */
   readonly native: Pick<Extract<DiskTask, { kind: "attach" }>, "library" | "engine">;
   /** Copies pages to `bytes` at once. */
   readPages(pages: Int32Array, bytes: Uint8Array): void;
+  /** Copies a part of a state from byte `offset` on to `bytes` at once. */
+  readState(slot: StateSlot, offset: number, bytes: Uint8Array): void;
 }
 
 interface Job {
+  /** Pages and pieces, and the `right` of a load that is right as a whole. */
   readonly pages: number;
+  readonly whole: number;
   readonly startedMs: number;
   readonly done: (right: number) => void;
 }
 
 /**
- * Tier of KV pages on disk, on its engine's thread. A thread of its own does all input and output
+ * Tier of KV pages and states on disk, on its engine's thread. A thread of its own does all input and output
  * (worker.ts). It writes loaded pages to the device itself, so neither waits for the other.
  */
 export class DiskTier implements LowerTier {
@@ -92,11 +99,12 @@ export class DiskTier implements LowerTier {
     this.#ids = new PageIds(setup.identity, setup.pageTokens, secretFor(setup.key, "ids"));
     this.costs = {
       pageBytes,
+      statePages: statePages(setup),
       latencyMs: LATENCY_MS,
       loadPageMs: pageBytes / LOAD_BYTES_PER_MS,
       storePageMs: pageBytes / COPY_BYTES_PER_MS,
     };
-    this.#slotCount = Math.max(WAITING_PAGES_MIN, Math.floor(WAITING_BYTES_MAX / pageBytes));
+    this.#slotCount = waitingPages(pageBytes);
     this.#free = this.#slotCount;
     const slots = new SharedArrayBuffer(this.#slotCount * pageBytes);
     this.#slots = new Uint8Array(slots);
@@ -140,37 +148,88 @@ export class DiskTier implements LowerTier {
     return page;
   }
 
+  findState(prompt: PagesOf, first: number, end: number): number {
+    if (this.#stored.size === 0) return first;
+    const { statePages } = this.costs;
+    for (let at = end; at > first; at -= 1) {
+      let piece = statePages;
+      while (piece > 0 && this.#stored.has(this.#ids.pieceOf(prompt, at, piece - 1))) piece -= 1;
+      if (piece === 0) return at;
+    }
+    return first;
+  }
+
   store(prompt: PagesOf, first: number, pages: readonly PageId[]): number {
+    const copy: Copy = (memory, fresh, bytes) => {
+      const run = new Int32Array(new ArrayBuffer(fresh.length * Int32Array.BYTES_PER_ELEMENT));
+      for (const [index, at] of fresh.entries()) run[index] = pages[at]!;
+      memory.readPages(run, bytes);
+    };
+    const idOf = (index: number): StoredId => this.#ids.idOf(prompt, first + index);
+    return this.#store(prompt, first, pages.length, idOf, copy);
+  }
+
+  storeState(prompt: PagesOf, end: number, slot: StateSlot, first: number, count: number): number {
+    const { pageBytes } = this.#setup;
+    const copy: Copy = (memory, fresh, bytes) => {
+      for (const [index, at] of fresh.entries()) {
+        const [from, to] = pieceAt(this.#setup, first + at);
+        const piece = bytes.subarray(index * pageBytes, (index + 1) * pageBytes);
+        memory.readState(slot, from, piece.subarray(0, to - from));
+        piece.fill(0, to - from);
+      }
+    };
+    const idOf = (index: number): StoredId => this.#ids.pieceOf(prompt, end, first + index);
+    return this.#store(prompt, end, count, idOf, copy);
+  }
+
+  /** Stores those of `count` things that are not there yet, as far as there are slots. `before`: pages before them. */
+  #store(
+    prompt: PagesOf,
+    before: number,
+    count: number,
+    idOf: (index: number) => StoredId,
+    copy: Copy,
+  ): number {
     if (this.#state !== "open" || this.#memory === null) return 0;
-    const fresh: { readonly id: StoredId; readonly page: PageId }[] = [];
+    const ids: StoredId[] = [];
+    const fresh: number[] = [];
     let had = 0;
-    for (; had < pages.length; had += 1) {
-      const id = this.#ids.idOf(prompt, first + had);
+    for (; had < count; had += 1) {
+      const id = idOf(had);
       if (this.#stored.has(id) || this.#waiting.has(id)) continue;
       if (fresh.length === this.#free) break;
-      fresh.push({ id, page: pages[had]! });
+      ids.push(id);
+      fresh.push(had);
     }
     if (fresh.length === 0) return had;
     const startedMs = performance.now();
-    this.#copy(
-      this.#memory,
-      fresh.map(({ page }) => page),
-    );
+    this.#copy(this.#memory, fresh, copy);
     const tookMs = performance.now() - startedMs;
     this.costs.storePageMs = believed(this.costs.storePageMs, tookMs / fresh.length);
-    const ids = fresh.map(({ id }) => id);
     for (const id of ids) this.#waiting.add(id);
     const used: StoredId[] = [];
-    for (let page = 0; page < first; page += USED_STEP) used.push(this.#ids.idOf(prompt, page));
+    for (let page = 0; page < before; page += USED_STEP) used.push(this.#ids.idOf(prompt, page));
     this.#tell({ kind: "store", ids, used });
     return had;
   }
 
-  load(prompt: PagesOf, first: number, pages: readonly PageId[], done: (right: number) => void): void {
+  load(
+    prompt: PagesOf,
+    first: number,
+    pages: readonly PageId[],
+    slot: StateSlot | null,
+    done: (right: number) => void,
+  ): void {
     const job = this.#nextJob++;
-    this.#jobs.set(job, { pages: pages.length, startedMs: performance.now(), done });
     const ids = pages.map((_, index) => this.#ids.idOf(prompt, first + index));
-    this.#tell({ kind: "load", job, ids, pages: Int32Array.from(pages) });
+    const count = slot === null ? 0 : this.costs.statePages;
+    const end = first + pages.length;
+    const pieces = Array.from({ length: count }, (_, piece) => this.#ids.pieceOf(prompt, end, piece));
+    const whole = pages.length + (slot === null ? 0 : 1);
+    this.#jobs.set(job, { pages: pages.length + count, whole, startedMs: performance.now(), done });
+    const state = slot === null ? null : { slot, ids: pieces };
+    this.#tell({ kind: "load", job, ids, pages: Int32Array.from(pages), state });
     // Without a thread the next turn ends the load.
     if (this.#state === "failed") Atomics.add(this.#bell, 0, 1);
   }
@@ -224,22 +283,20 @@ export class DiskTier implements LowerTier {
     const job = this.#jobs.get(number);
     if (job === undefined) return;
     this.#jobs.delete(number);
-    if (right === job.pages && right >= MEASURED_PAGES_MIN) {
-      this.costs.loadPageMs = believed(this.costs.loadPageMs, tookMs / right);
+    if (right === job.whole && job.pages >= MEASURED_PAGES_MIN) {
+      this.costs.loadPageMs = believed(this.costs.loadPageMs, tookMs / job.pages);
       this.costs.latencyMs = believed(this.costs.latencyMs, performance.now() - job.startedMs - tookMs);
     }
     job.done(right);
   }
 
-  /** Copies pages to the next free slots, in at most two runs of the ring. */
-  #copy(memory: PageMemory, pages: readonly PageId[]): void {
+  /** Copies things by their indexes to the next free slots, in at most two runs of the ring. */
+  #copy(memory: PageMemory, fresh: readonly number[], copy: Copy): void {
     const { pageBytes } = this.#setup;
-    for (let done = 0; done < pages.length; ) {
-      const count = Math.min(pages.length - done, this.#slotCount - this.#slot);
-      const run = new Int32Array(new ArrayBuffer(count * Int32Array.BYTES_PER_ELEMENT));
-      run.set(pages.slice(done, done + count));
+    for (let done = 0; done < fresh.length; ) {
+      const count = Math.min(fresh.length - done, this.#slotCount - this.#slot);
       const at = this.#slot * pageBytes;
-      memory.readPages(run, this.#slots.subarray(at, at + count * pageBytes));
+      copy(memory, fresh.slice(done, done + count), this.#slots.subarray(at, at + count * pageBytes));
       this.#slot = (this.#slot + count) % this.#slotCount;
       this.#free -= count;
       done += count;

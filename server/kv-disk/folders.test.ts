@@ -15,7 +15,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 function setupOf(model: string, digit: string): KvDiskSetup {
   return {
     ...{ workerUrl: "", root, model, identity: digit.repeat(64), bytesMax: 10_000, engines: 1 },
-    ...{ pageBytes: 700, pageTokens: 16, key: null },
+    ...{ pageBytes: 700, stateBytes: 0, pageTokens: 16, key: null },
   };
 }
 

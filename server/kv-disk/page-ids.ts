@@ -45,6 +45,15 @@ export class PageIds {
     return chain.ids[page]!;
   }
 
+  /** Id of a piece of the state after the prompt's first `end` pages. */
+  pieceOf(prompt: PagesOf, end: number, piece: number): StoredId {
+    return new Bun.CryptoHasher("sha256")
+      .update(Buffer.from(this.idOf(prompt, end - 1), "latin1"))
+      .update(`state ${piece}`)
+      .digest()
+      .toString("latin1");
+  }
+
   #root(kind: "public" | "private", { sharing }: PagesOf, before: StoredId = ""): StoredId {
     const key = kind === "public" ? sharing.publicKey : sharing.key;
     const from = Buffer.from(before, "latin1").toString("hex");

@@ -9,7 +9,7 @@ import type { ModelFolder } from "../../model/model-folder.ts";
 import { rotationOf } from "../../model/rope.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { listStored } from "./folders.ts";
-import type { KvDiskSetup } from "./protocol.ts";
+import { type KvDiskSetup, waitingPages } from "./protocol.ts";
 
 /** Part of the free space that CPU engines take by default, its bounds, and the smallest weights for it. */
 const FREE_SHARE = 1 / 20;
@@ -49,17 +49,22 @@ export function planDisk(config: Config, library: NativeLibrary, facts: DiskPlan
   });
   if (kvDisk === 0) return { setup: null, note: null };
   if (facts.folder.config.shape.encoder !== undefined) return without("an encoder has none that last");
-  if (facts.stateBytes > 0) return without("models with recurrent states keep theirs in memory only");
   const isSmall = facts.weightBytes < WEIGHT_BYTES_MIN;
   if (!isAsked && (isSmall || facts.gpus.length > 0)) return { setup: null, note: null };
   const root = diskRoot(config);
   if (root === null) return without("there is no cache folder; --data names another");
   const bytesMax = isAsked ? kvDisk * 2 ** 30 : defaultBytes(root);
   if (bytesMax === null) return { setup: null, note: null };
-  const { name, engines, pageBytes } = facts;
+  const { name, engines, pageBytes, stateBytes } = facts;
   const identity = identityOf(library, facts);
-  const setup = { root, model: name, identity, bytesMax, engines, pageBytes, pageTokens: PAGE_TOKENS, key };
+  const sizes = { engines, pageBytes, stateBytes, pageTokens: PAGE_TOKENS };
+  const setup = { root, model: name, identity, bytesMax, ...sizes, key };
   return { setup, note: `KV pages are kept in ${root}, ${(bytesMax / 2 ** 30).toFixed(1)} GiB at most` };
+}
+
+/** Bytes of the machine's memory that each engine takes: pages that wait to be written, and one that is read. */
+export function diskMemory({ setup }: DiskPlan): number {
+  return setup === null ? 0 : (waitingPages(setup.pageBytes) + 1) * setup.pageBytes;
 }
 
 /** Folder of all models' pages; null if there is no place for one. */

@@ -16,9 +16,20 @@ export interface KvDiskSetup {
   readonly bytesMax: number;
   readonly engines: number;
   readonly pageBytes: number;
+  /** Size of a recurrent state; 0: the model has none. */
+  readonly stateBytes: number;
   readonly pageTokens: number;
   /** 32 bytes that encrypt the pages; null: they are not encrypted. */
   readonly key: Uint8Array | null;
+}
+
+/** Bytes of pages on their way to the disk at most, but at least so many pages. */
+const WAITING_BYTES_MAX = 32 * 2 ** 20;
+const WAITING_PAGES_MIN = 4;
+
+/** Number of pages of an engine that may wait to be written. */
+export function waitingPages(pageBytes: number): number {
+  return Math.max(WAITING_PAGES_MIN, Math.floor(WAITING_BYTES_MAX / pageBytes));
 }
 
 /** First message to the thread of a store. */
@@ -33,6 +44,19 @@ export interface DiskStart {
   readonly slots: SharedArrayBuffer;
   /** The engine's doorbell, rung for each answer. */
   readonly doorbell: SharedArrayBuffer;
+}
+
+/** Number of pieces of up to a page's size that a state is stored in. */
+export function statePages({ pageBytes, stateBytes }: Pick<KvDiskSetup, "pageBytes" | "stateBytes">): number {
+  return Math.ceil(stateBytes / pageBytes);
+}
+
+/** Bytes [from, end) of a state that are a piece of it. */
+export function pieceAt(
+  { pageBytes, stateBytes }: Pick<KvDiskSetup, "pageBytes" | "stateBytes">,
+  piece: number,
+): readonly [from: number, end: number] {
+  return [piece * pageBytes, Math.min((piece + 1) * pageBytes, stateBytes)];
 }
 
 /** Rises with every task; the thread sleeps on it. */
@@ -52,21 +76,24 @@ export const GATE_SHUT = 2;
 export type DiskTask =
   /** The engine whose pages are written. */
   | { readonly kind: "attach"; readonly library: string; readonly engine: EngineHandle }
-  /** Pages in consecutive slots, the first one after those of the task before. */
+  /** Pages or pieces in consecutive slots, the first one after those of the task before. */
   | { readonly kind: "store"; readonly ids: readonly StoredId[]; readonly used: readonly StoredId[] }
   | {
       readonly kind: "load";
       readonly job: number;
       readonly ids: readonly StoredId[];
       readonly pages: Int32Array;
+      /** State slot, and the ids of its pieces; null: none. */
+      readonly state: { readonly slot: number; readonly ids: readonly StoredId[] } | null;
     };
 
 export type DiskAnswer =
   | { readonly kind: "opened"; readonly ids: readonly StoredId[]; readonly isReadOnly: boolean }
   /** The store cannot be used. */
   | { readonly kind: "failed" }
-  /** A page of a store task left its slot. */
+  /** A page or piece of a store task left its slot. */
   | { readonly kind: "stored"; readonly id: StoredId; readonly isStored: boolean }
+  /** `right`: as in `LowerTier.load`. */
   | { readonly kind: "loaded"; readonly job: number; readonly right: number; readonly tookMs: number }
   /** Counts since the last such answer. */
   | { readonly kind: "counted"; readonly counts: Readonly<StoreCounts> }

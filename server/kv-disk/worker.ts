@@ -13,6 +13,7 @@ import {
   type DiskTask,
   GATE_OPEN,
   GATE_WRITING,
+  pieceAt,
 } from "./protocol.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
@@ -36,6 +37,12 @@ self.onmessage = ({ data }: MessageEvent<DiskStart>) => {
   process.exit(0); // ends this thread only
 };
 
+/** Engine whose pages and states are written. */
+interface DeviceMemory {
+  readonly library: NativeLibrary;
+  readonly engine: EngineHandle;
+}
+
 type Task<Kind extends DiskTask["kind"]> = Extract<DiskTask, { kind: Kind }>;
 
 class DiskThread {
@@ -50,7 +57,7 @@ class DiskThread {
   #slot = 0;
   #counted: Readonly<StoreCounts>;
   #countedMs = 0;
-  #memory: { readonly library: NativeLibrary; readonly engine: EngineHandle } | null = null;
+  #memory: DeviceMemory | null = null;
 
   constructor(start: DiskStart, words: Int32Array) {
     const { setup, engine } = start;
@@ -136,20 +143,35 @@ class DiskThread {
     tell(this.#start, { kind: "stored", id, isStored });
   }
 
-  #load({ job, ids, pages }: Task<"load">): void {
+  #load({ job, ids, pages, state }: Task<"load">): void {
     const startedMs = performance.now();
     let right = 0;
     while (right < ids.length && this.#loadPage(ids[right]!, pages[right]!)) right += 1;
+    const isStateRight = (): boolean =>
+      state?.ids.every((id, piece) => this.#loadPiece(id, state.slot, piece)) === true;
+    if (right === ids.length && isStateRight()) right += 1;
     tell(this.#start, { kind: "loaded", job, right, tookMs: performance.now() - startedMs });
   }
 
   #loadPage(id: string, page: number): boolean {
+    this.#pageId[0] = page;
+    return this.#loadOne(id, ({ library, engine }) => library.writePages(engine, this.#pageId, this.#page));
+  }
+
+  #loadPiece(id: string, slot: number, piece: number): boolean {
+    const [from, end] = pieceAt(this.#start.setup, piece);
+    return this.#loadOne(id, ({ library, engine }) =>
+      library.writeState(engine, slot, from, this.#page.subarray(0, end - from)),
+    );
+  }
+
+  /** Reads a page or a piece, and calls `write` unless the device may not be written any more. */
+  #loadOne(id: string, write: (memory: DeviceMemory) => void): boolean {
     if (this.#memory === null || !this.#store.get(id, this.#page)) return false;
     const isOpen = Atomics.compareExchange(this.#words, DISK_GATE, GATE_OPEN, GATE_WRITING) === GATE_OPEN;
     if (!isOpen) return false;
-    this.#pageId[0] = page;
     try {
-      this.#memory.library.writePages(this.#memory.engine, this.#pageId, this.#page);
+      write(this.#memory);
       return true;
     } catch {
       return false; // a lost device, which its engine finds out about

@@ -127,7 +127,9 @@ export class ReplayedHost implements EngineLink {
       },
       find: () => this.#nextAnswer(),
       store: () => this.#nextAnswer(),
-      load: (_prompt, _first, _pages, done) => {
+      findState: () => this.#nextAnswer(),
+      storeState: () => this.#nextAnswer(),
+      load: (_prompt, _first, _pages, _slot, done) => {
         this.#loading.set(this.#loads, done);
         this.#loads += 1;
       },

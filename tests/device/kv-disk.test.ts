@@ -7,7 +7,7 @@ import type { NativeLibrary } from "../../gpu/native.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import type { PagesOf } from "../../scheduler/cache/lower-tier.ts";
-import type { PageId } from "../../scheduler/core.ts";
+import type { PageId, StateSlot } from "../../scheduler/core.ts";
 import { DiskTier } from "../../server/kv-disk/disk-tier.ts";
 import { familyPrompt, writeFamily } from "../reference/families.ts";
 import { sameBits } from "./compare.ts";
@@ -34,7 +34,7 @@ class Disk {
 
   constructor(rig: Rig, root: string, key: Uint8Array | null = null) {
     const setup = { workerUrl, root, model: "m", identity: "01".repeat(32), bytesMax: 2 ** 26, engines: 1 };
-    this.tier = new DiskTier({ ...setup, pageBytes: rig.pageBytes, pageTokens, key }, 0, this.#bell.buffer);
+    this.tier = new DiskTier({ ...setup, ...rig.sizes, pageTokens, key }, 0, this.#bell.buffer);
     this.tier.attach(rig.memory);
   }
 
@@ -53,9 +53,20 @@ class Disk {
     this.until(() => this.tier.find(prompt, 0) >= pages.length);
   }
 
-  load(prompt: PagesOf, pages: readonly PageId[]): number {
+  /** Stores the state after all pages of the prompt. */
+  storeState(prompt: PagesOf, slot: StateSlot): void {
+    const end = prompt.tokens.length / pageTokens;
+    const { statePages } = this.tier.costs;
+    const half = Math.ceil(statePages / 2);
+    expect(this.tier.storeState(prompt, end, slot, 0, half)).toBe(half);
+    expect(this.tier.findState(prompt, 0, end)).toBe(0);
+    expect(this.tier.storeState(prompt, end, slot, half, statePages - half)).toBe(statePages - half);
+    this.until(() => this.tier.findState(prompt, 0, end) === end);
+  }
+
+  load(prompt: PagesOf, pages: readonly PageId[], slot: StateSlot | null = null): number {
     let right: number | null = null;
-    this.tier.load(prompt, 0, pages, (count) => {
+    this.tier.load(prompt, 0, pages, slot, (count) => {
       right = count;
     });
     expect(right).toBeNull();
@@ -117,6 +128,54 @@ describe.each(ways)("pages in $name", ({ name, family, library, options }) => {
     expect(disk.tier.find({ sharing: { ...sharing, key: "0:other" }, tokens }, 0)).toBe(0);
     const changed = tokens.with(20, tokens[21]!);
     expect(disk.tier.find({ sharing, tokens: changed }, 0)).toBe(1);
+    disk.tier.close();
+    rig.close();
+  });
+});
+
+describe.each<Way>([
+  { name: "delta states", family: "qwen3-5", library: cpuLibrary, options: {} },
+  { name: "states beside heads", family: "falcon-h1", library: cpuLibrary, options: { compute: "f32" } },
+  { name: "short convolutions", family: "lfm2", library: cpuLibrary, options: {} },
+  { name: "delta states on an emulated GPU", family: "qwen3-5", library: emulatedLibrary, options: {} },
+])("$name", ({ name, family, library, options }) => {
+  const root = join(scratch, name);
+  const folder = modelOf(family, join(scratch, `${name} model`));
+  const tokens = longPrompt;
+  const prompt: PagesOf = { sharing, tokens: tokens.slice(0, 64) };
+  let cold: Float32Array;
+
+  beforeAll(() => {
+    const rig = new Rig(library(), folder, options);
+    const stream = rig.stream(tokens);
+    rig.step([{ stream, count: 64, isUndrawn: true, save: 64 }]);
+    const disk = new Disk(rig, root);
+    disk.store(prompt, stream.pages.slice(0, 4));
+    disk.storeState(prompt, stream.saved.get(64)!);
+    cold = rig.step([{ stream, count: 6 }])[0]!.logits;
+    disk.tier.close();
+    rig.close();
+  });
+
+  test("give the same bits in an engine that opens later", () => {
+    const rig = new Rig(library(), folder, options);
+    const disk = new Disk(rig, root);
+    expect(disk.tier.find(prompt, 0)).toBe(4);
+    expect(disk.tier.findState(prompt, 0, 4)).toBe(4);
+    const stream = rig.filled(tokens, 64);
+    expect(disk.load(prompt, stream.pages, stream.begins)).toBe(5);
+    expect(sameBits(rig.step([{ stream, count: 6 }])[0]!.logits, cold)).toBe(true);
+    disk.tier.close();
+    rig.close();
+  });
+
+  test("are not found under another key, after other tokens, or at another border", () => {
+    const rig = new Rig(library(), folder, options);
+    const disk = new Disk(rig, root);
+    expect(disk.tier.findState({ ...prompt, sharing: { ...sharing, key: "0:other" } }, 0, 4)).toBe(0);
+    const changed = prompt.tokens as number[];
+    expect(disk.tier.findState({ sharing, tokens: changed.with(60, changed[61]!) }, 0, 4)).toBe(0);
+    expect(disk.tier.findState(prompt, 0, 3)).toBe(0);
     disk.tier.close();
     rig.close();
   });

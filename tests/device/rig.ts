@@ -114,19 +114,24 @@ export class Rig {
   }
 
   /** Device that has the pages. */
-  get memory(): Pick<NativeDevice, "native" | "readPages"> {
+  get memory(): Pick<NativeDevice, "native" | "readPages" | "readState"> {
     return this.#device;
   }
 
-  /** Bytes of a page. */
-  get pageBytes(): number {
-    return this.#model.pageBytes;
+  /** Bytes of a page, and of a recurrent state; 0: the model has none. */
+  get sizes(): { readonly pageBytes: number; readonly stateBytes: number } {
+    const { pageBytes, stateBytes } = this.#model;
+    return { pageBytes, stateBytes };
   }
 
-  /** Makes a stream with pages for its first `count` tokens, whose keys and values the caller copies there. */
+  /**
+   * Makes a stream with pages for its first `count` tokens, whose keys and values the caller copies there; with
+   * recurrent layers, their state to the slot that it begins from.
+   */
   filled(tokens: readonly TokenId[], count: number): Stream {
     const pages = Array.from({ length: count / pageTokens }, () => this.#takePage());
-    return { ...this.stream(tokens), pages, computed: count };
+    const begins = this.#model.stateBytes === 0 ? null : this.#takeSlot();
+    return { ...this.stream(tokens), pages, computed: count, begins };
   }
 
   stream(tokens: readonly TokenId[]): Stream {

@@ -3,6 +3,8 @@ import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { JsonObject } from "../../model/json.ts";
+import { familyConfigs, writeFamily } from "../reference/families.ts";
 import { Program } from "./program.ts";
 
 setDefaultTimeout(120_000);
@@ -71,45 +73,65 @@ async function pagesOnDisk(root: string, least: number): Promise<void> {
   }
 }
 
+/** Pieces of a state of the tiny model. */
+const STATE_PAGES = 4;
 const first: Message = { role: "user", content: "Tell me all that you know of birds. ".repeat(40) };
 
-test("after kill -9 a conversation goes on from its prefix, with the bits of a cold server", async () => {
-  const data = join(scratch, "data");
-  const root = join(data, "kv");
-  const before = serve("--kv-disk", "1", "--data", data);
-  const url = await before.url();
-  const answer = await ask(url, [first]);
-  const wholePages = Math.floor(answer.usage.prompt_tokens / 16);
-  expect(wholePages).toBeGreaterThan(20);
-  // The next turn, which the pages of this one are read by.
-  const conversation: Message[] = [
-    first,
-    { role: "assistant", content: answer.choices[0].message.content },
-    { role: "user", content: "And of bees?" },
-  ];
-  await pagesOnDisk(root, wholePages);
-  before.signal("SIGKILL");
-  await before.exitCode();
+/** Folder of a tiny model with recurrent layers, and a context for `first`. */
+function recurrentModel(): string {
+  const folder = join(scratch, "recurrent");
+  const text = familyConfigs["qwen3-5"]!.text_config as JsonObject;
+  writeFamily("qwen3-5", folder, { text_config: { ...text, max_position_embeddings: 4096 } });
+  return folder;
+}
 
-  const after = serve("--kv-disk", "1", "--data", data);
-  const again = await ask(await after.url(), conversation);
-  expect(again.usage.prompt_tokens_details.cached_tokens).toBeGreaterThanOrEqual(16 * (wholePages - 1));
-  expect(again.cache).toContain(`; disk=${again.usage.prompt_tokens_details.cached_tokens}; `);
-  const metrics = await (await fetch(`${await after.url()}/metrics`, authorised)).text();
-  expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="read"\} [1-9]/);
-  expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="damaged"\} 0/);
-  // Another key finds nothing.
-  const other = await ask(await after.url(), conversation, "b");
-  expect(other.usage.prompt_tokens_details.cached_tokens).toBe(0);
-  expect(await stopped(after)).not.toContain("KV cache");
+test.each([
+  ["attention alone", () => [], 0],
+  ["recurrent states", () => [recurrentModel(), "--served-model-name", "demo"], STATE_PAGES],
+] as const)(
+  "after kill -9 a conversation of a model with %s goes on from its prefix, with the bits of a cold server",
+  async (name, model, statePages) => {
+    const data = join(scratch, name);
+    const root = join(data, "kv");
+    const args = model();
+    const before = serve(...args, "--kv-disk", "1", "--data", data);
+    const url = await before.url();
+    const answer = await ask(url, [first]);
+    const wholePages = Math.floor(answer.usage.prompt_tokens / 16);
+    expect(wholePages).toBeGreaterThan(20);
+    // The next turn, which the pages of this one are read by.
+    const conversation: Message[] = [
+      first,
+      { role: "assistant", content: answer.choices[0].message.content },
+      { role: "user", content: "And of bees?" },
+    ];
+    await pagesOnDisk(root, wholePages + statePages);
+    before.signal("SIGKILL");
+    await before.exitCode();
+    const list = Program.bunting(["cache", "--data", data]);
+    expect(await list.exitCode()).toBe(0);
+    expect(list.output).toMatch(/^model +size +last use +where\ndemo +[1-9]/);
 
-  const cold = serve("--kv-disk", "0", "--data", "off");
-  const expected = await ask(await cold.url(), conversation);
-  expect(expected.usage.prompt_tokens_details.cached_tokens).toBe(0);
-  expect(again.choices).toEqual(expected.choices);
-  expect(other.choices).toEqual(expected.choices);
-  await stopped(cold);
-});
+    const after = serve(...args, "--kv-disk", "1", "--data", data);
+    const again = await ask(await after.url(), conversation);
+    expect(again.usage.prompt_tokens_details.cached_tokens).toBeGreaterThanOrEqual(16 * (wholePages - 1));
+    expect(again.cache).toContain(`; disk=${again.usage.prompt_tokens_details.cached_tokens}; `);
+    const metrics = await (await fetch(`${await after.url()}/metrics`, authorised)).text();
+    expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="read"\} [1-9]/);
+    expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="damaged"\} 0/);
+    // Another key finds nothing.
+    const other = await ask(await after.url(), conversation, "b");
+    expect(other.usage.prompt_tokens_details.cached_tokens).toBe(0);
+    expect(await stopped(after)).not.toContain("KV cache");
+
+    const cold = serve(...args, "--kv-disk", "0", "--data", "off");
+    const expected = await ask(await cold.url(), conversation);
+    expect(expected.usage.prompt_tokens_details.cached_tokens).toBe(0);
+    expect(again.choices).toEqual(expected.choices);
+    expect(other.choices).toEqual(expected.choices);
+    await stopped(cold);
+  },
+);
 
 test("after any damage to the files an answer has the same bits, and the trouble is said once", async () => {
   const data = join(scratch, "damaged");
