@@ -25,6 +25,7 @@ import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import { answerProgram } from "./programs/answer.ts";
 import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
+import { listPrograms } from "./programs/list.ts";
 import { parrotRoutes } from "./programs/parrot.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
@@ -93,6 +94,12 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     { method: "POST", path: "/v1/rerank", isPublic: keyed, handler: rerank },
     { method: "POST", path: "/v1/score", isPublic: keyed, handler: score },
     ...jobRoutes(deps.jobs),
+    {
+      method: "GET",
+      path: "/v1/programs",
+      isPublic: keyed,
+      handler: (call) => listPrograms(call, [deps.programs]),
+    },
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
     ...(["GET", "POST", "PUT", "DELETE"] as const).map((method) => ({

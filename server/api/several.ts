@@ -12,6 +12,7 @@ import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
+import { listPrograms } from "./programs/list.ts";
 import { refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
 import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
@@ -129,6 +130,12 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
         method,
         SESSION,
         whenReady((call) => toSession(call, method, deps)),
+      ),
+    ),
+    route("GET", "/v1/programs", (call) =>
+      listPrograms(
+        call,
+        deps.set.loaded().map(({ programs }) => programs),
       ),
     ),
     ...jobRoutes(jobs),

@@ -37,6 +37,8 @@ export class HostedProgram {
   readonly id: string;
   readonly owner: ProgramOwner;
   readonly program: Program;
+  /** Time of its opening, on the clock of the services. */
+  readonly openedMs: number;
   /** Number that is unique for the life of the process; later programs have higher ones. */
   readonly #number: number;
   readonly #services: HostServices;
@@ -66,6 +68,7 @@ export class HostedProgram {
     this.owner = owner;
     this.#services = services;
     const { clock, limits, textTools, generator, fleet } = services;
+    this.openedMs = clock.nowMs();
     const facts = { program: number, cacheSalt: owner.cacheSalt };
     this.#heads = new Heads(fleet, services, facts, limits.headsMax);
     this.program = new Program(this.#listener, {

@@ -89,6 +89,12 @@ export class Programs {
     return program;
   }
 
+  /** Open programs of a tenant, newest first. */
+  openOf(tenant: string): HostedProgram[] {
+    const all = Array.from(this.#open.values(), ({ program }) => program);
+    return all.filter(({ owner }) => owner.tenant === tenant).reverse();
+  }
+
   /** True if there is an open program of that id that belongs to the tenant. */
   has(tenant: string, id: string): boolean {
     return this.#open.get(id)?.program.owner.tenant === tenant;

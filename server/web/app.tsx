@@ -5,8 +5,11 @@ import { CachePanel } from "./cache/cache-panel.tsx";
 import { ChatPanel } from "./chat/chat-panel.tsx";
 import { KeyForm } from "./key-form.tsx";
 import { LivePanel } from "./live/live-panel.tsx";
+import { RequestsPanel } from "./requests/requests-panel.tsx";
 import { ServerStatus } from "./server-status.tsx";
 import { chat, place, server, type View } from "./store.ts";
+import { JobsPanel } from "./tasks/jobs-panel.tsx";
+import { ProgramsPanel } from "./tasks/programs-panel.tsx";
 
 interface Tab {
   readonly title: string;
@@ -14,15 +17,18 @@ interface Tab {
   readonly Panel: () => VNode;
 }
 
-const tabs: Partial<Record<View, Tab>> = {
+const tabs: Record<View, Tab> = {
   chat: { title: "Chat", stream: "facts", Panel: ChatPanel },
   live: { title: "Live", stream: "live", Panel: LivePanel },
+  requests: { title: "Requests", stream: "facts", Panel: RequestsPanel },
   cache: { title: "Cache", stream: "cache", Panel: CachePanel },
+  programs: { title: "Programs", stream: "facts", Panel: ProgramsPanel },
+  jobs: { title: "Jobs", stream: "facts", Panel: JobsPanel },
 };
 
 function App(): VNode {
   const { view } = place.value;
-  const { Panel } = tabs[view] ?? tabs.chat!;
+  const { Panel } = tabs[view];
   return (
     <>
       <header>
@@ -46,5 +52,5 @@ function App(): VNode {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") chat.stop();
 });
-effect(() => server.show((tabs[place.value.view] ?? tabs.chat!).stream));
+effect(() => server.show(tabs[place.value.view].stream));
 render(<App />, document.getElementById("app")!);

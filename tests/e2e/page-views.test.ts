@@ -1,8 +1,13 @@
 /** Views of the page on a server under load, and the stream of the state that they read. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { eventData } from "../../server/cli/client.ts";
 import type { StateEvent } from "../../server/http/state-events.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
+import { begin, clientOf } from "./jobs-server.ts";
+import { ask } from "./program-http.ts";
 import { post, startTestServer, type TestServer } from "./server.ts";
 
 const admin = { authorization: "Bearer operator" };
@@ -33,6 +38,23 @@ function load(
     await server.settled();
   };
 }
+
+interface AxNode {
+  readonly ignored: boolean;
+  readonly role?: { readonly value: string };
+  readonly name?: { readonly value: string };
+}
+
+const controls = new Set([
+  "button",
+  "link",
+  "textbox",
+  "combobox",
+  "spinbutton",
+  "searchbox",
+  "image",
+  "progressbar",
+]);
 
 /** Reads a stream of the state until an event satisfies `isLast`, and returns all events. */
 async function eventsUntil(
@@ -130,18 +152,21 @@ describe("GET /state/stream", () => {
 describe.skipIf(chromium === null)("in a browser", () => {
   const errors: unknown[] = [];
   let browser: Browser;
+  let data: string;
   let server: TestServer;
   let stop: () => Promise<void>;
 
   beforeAll(async () => {
     browser = await Browser.start(chromium!);
-    server = startTestServer({ engines: 2, tbtMs: 50, stepMs: 5 });
+    data = mkdtempSync(join(tmpdir(), "bunting-page-"));
+    server = startTestServer({ engines: 2, tbtMs: 50, stepMs: 5, data });
     stop = load(server, 8);
   }, 60_000);
   afterAll(async () => {
     await stop();
     await browser.close();
     await server.close();
+    rmSync(data, { recursive: true, force: true });
   }, 20_000);
 
   async function open(url: string, width = 1280): Promise<Page> {
@@ -156,6 +181,14 @@ describe.skipIf(chromium === null)("in a browser", () => {
     });
     await page.go(url);
     return page;
+  }
+
+  async function set(page: Page, selector: string, value: string): Promise<void> {
+    await page.evaluate(`{
+      const field = document.querySelector("${selector}");
+      field.value = "${value}";
+      field.dispatchEvent(new Event("change"));
+    }`);
   }
 
   test("Live shows steps of both engines, rates and waits, also after another view", async () => {
@@ -203,15 +236,113 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.when(`${label}.includes("engine 1") && ${boxes} > 4`);
   }, 20_000);
 
+  test("Requests are sorted and filtered, and one's time falls into parts that make up the whole", async () => {
+    const page = await open(`${server.origin}/#requests`);
+    const totals = `[...document.querySelectorAll("#requests tbody tr")].map((row) => row.children[4].textContent)`;
+    await page.when(`document.querySelectorAll("#requests .answered").length > 8`);
+    await set(page, "#requests select", "duration");
+    const inMs = (text: string): number => Number.parseFloat(text) * (text.endsWith(" ms") ? 1 : 1000);
+    const sorted = `${totals}.map((text) => parseFloat(text) * (text.endsWith(" ms") ? 1 : 1000)).every((ms, at, all) => at === 0 || ms <= all[at - 1])`;
+    await page.when(sorted);
+    await set(page, "#slow", "100000");
+    await page.when(`document.querySelector("#requests .hint")?.textContent === "None so far."`);
+    await set(page, "#slow", "0");
+    await page.when(`document.querySelector("#requests .answered")`);
+    await page.evaluate(`document.querySelector("#requests tr:has(.answered) a").click()`);
+    await page.when(`document.getElementById("waterfall")`);
+    const parts = (await page.evaluate(
+      `[...document.querySelectorAll(".waterfall .ms")].map((ms) => ms.textContent)`,
+    )) as string[];
+    const whole = (await page.evaluate(`document.querySelector("#waterfall .facts").textContent`)) as string;
+    const [, total] = /^answered · ([\d.]+ m?s) · /.exec(whole)!;
+    const sum = parts.map(inMs).reduce((all, ms) => all + ms, 0);
+    expect(Math.abs(sum - inMs(total!))).toBeLessThan(10 + parts.length); // each part is rounded
+    await page.evaluate(`document.querySelector("#waterfall a").click()`);
+    await page.when(`document.getElementById("waterfall") === null`);
+  }, 20_000);
+
+  test("an answer's link leads from the chat to its request", async () => {
+    const page = await open(server.origin);
+    await page.when(`document.getElementById("send")?.disabled === false`);
+    await set(page, "#set-max_tokens", "5");
+    await page.evaluate(`document.getElementById("question").focus()`);
+    await page.type("Hello?");
+    await page.press("Enter");
+    await page.when(`document.querySelector(".facts a")`);
+    await page.click(".facts a");
+    expect(await page.when(`document.getElementById("waterfall-title")?.textContent`)).toContain("req_");
+  }, 20_000);
+
+  test("Programs and Jobs show their progress", async () => {
+    const body = { variables: { approval: null }, calls: [ask("Say {{approval}}", "final", 1)] };
+    const opened = await post(server, "/v1/sessions", body);
+    const { id } = (await opened.json()) as { readonly id: string };
+    const page = await open(`${server.origin}/#programs`);
+    await page.when(`document.querySelector(".work")?.textContent.includes("${id}")`);
+    expect(await page.evaluate(`document.querySelector(".work .facts").textContent`)).toContain(
+      "0 of 1 calls done · 0 running",
+    );
+    await fetch(`${server.origin}/v1/sessions/${id}`, { method: "DELETE" });
+    await page.when(`document.querySelector(".work li") === null`);
+
+    const line = { custom_id: "a", method: "POST", url: "/v1/chat/completions" };
+    const asked = { model: "demo", messages: [{ role: "user", content: "Hello" }], max_tokens: 3 };
+    const batch = await begin(clientOf(server), [JSON.stringify({ ...line, body: asked })]);
+    await page.evaluate(`location.hash = "#jobs"`);
+    await page.when(`document.querySelector(".work")?.textContent.includes("${batch.id}")`);
+    await page.when(`document.querySelector(".work .facts").textContent.includes("1 of 1 lines done")`);
+    expect(await page.evaluate(`document.querySelector(".work progress").value`)).toBe(1);
+  }, 20_000);
+
+  test("every control has a name, every view a heading, and the keyboard reaches the views", async () => {
+    const page = await open(server.origin);
+    await page.when(`document.getElementById("send")?.disabled === false`);
+    await page.evaluate(`document.activeElement.blur()`);
+    for (const view of ["chat", "live", "requests", "cache", "programs", "jobs"]) {
+      await page.evaluate(`document.querySelector("nav a[href='#${view}']").focus()`);
+      await page.press("Enter");
+      await page.when(`location.hash === "#${view}" && document.querySelector("main h2, main #log")`);
+      const { nodes } = (await page.call("Accessibility.getFullAXTree")) as { nodes: AxNode[] };
+      const unnamed = nodes.filter(
+        ({ ignored, role, name }) => !ignored && controls.has(role?.value ?? "") && !name?.value,
+      );
+      expect([view, unnamed]).toEqual([view, []]);
+    }
+  }, 20_000);
+
   test("a narrow page has no sideways scrolling", async () => {
     const page = await open(`${server.origin}/#live`, 390);
     await page.when(`document.querySelectorAll(".strip").length === 2`);
-    for (const view of ["live", "cache", "chat"]) {
+    for (const view of ["live", "requests", "cache", "programs", "jobs", "chat"]) {
       await page.evaluate(`location.hash = "#${view}"`);
       await page.when(`document.querySelector("nav a[aria-current]").getAttribute("href") === "#${view}"`);
       const wide = `[...document.querySelectorAll("main, main *")].filter((element) => element.getBoundingClientRect().right > 391 && element.closest(".wide, nav, .unseen, svg") === null).length`;
       expect(await page.evaluate(`[document.documentElement.scrollWidth, ${wide}]`)).toEqual([390, 0]);
     }
+  }, 20_000);
+
+  test("a key that is not the operator's sees its own requests, and no engines", async () => {
+    const keyed = startTestServer({ keys: { keys: ["one", "two"], adminKeys: ["operator"] } });
+    const body = { model: "demo", max_tokens: 2, messages: [{ role: "user", content: "A secret." }] };
+    for (const key of ["one", "two"]) {
+      const headers = { authorization: `Bearer ${key}`, "x-request-id": `of-${key}` };
+      await (await post(keyed, "/v1/chat/completions", body, { headers })).text();
+    }
+    const page = await open(`${keyed.origin}/#live`);
+    await page.when(`document.getElementById("key-value")`);
+    await page.type("one");
+    await page.press("Enter");
+    await page.when(`document.querySelector(".note")?.textContent.includes("operator's key")`);
+    expect(await page.evaluate(`document.querySelectorAll(".strip").length`)).toBe(0);
+    await page.evaluate(`location.hash = "#requests"`);
+    await page.when(`document.querySelector("#requests tbody")`);
+    expect(await page.evaluate(`[...document.querySelectorAll(".id")].map((id) => id.textContent)`)).toEqual([
+      "of-one",
+    ]);
+    expect(await page.evaluate(`document.body.textContent.includes("A secret.")`)).toBe(false);
+    await page.go("about:blank");
+    await keyed.settled();
+    await keyed.close();
   }, 20_000);
 
   test("nothing of it broke", () => expect(errors).toEqual([]));

@@ -49,6 +49,33 @@ describe("sessions", () => {
     expect((await end()).status).toBe(404);
   });
 
+  test("open programs are listed to their own key, with the state of their calls", async () => {
+    const server = start({ answers: ["draft"], keys: { keys: ["a", "b"] } });
+    const key = (name: string) => ({ authorization: `Bearer ${name}` });
+    const list = async (name: string) =>
+      (await fetch(`${server.origin}/v1/programs`, { headers: key(name) })).json();
+    const { id, ask: http, end } = await session(server, { variables: { approval: null } }, key("a"));
+    await http("POST", "/calls", { name: "write", ...ask("Write.", "draft", 0) });
+    await http("POST", "/calls", { calls: [ask("Finish {{draft}} with {{approval}}", "final", 1)] });
+    await http("GET", "/variables/draft?criteria=latency");
+    expect(await list("a")).toEqual({
+      object: "list",
+      data: [
+        {
+          id,
+          object: "program",
+          created: expect.any(Number),
+          calls: { waiting: 1, running: 0, done: 1, failed: 0 },
+          usage: expect.objectContaining({ completion_tokens: expect.any(Number) }),
+        },
+      ],
+      has_more: false,
+    });
+    expect(await list("b")).toEqual({ object: "list", data: [], has_more: false });
+    await end();
+    expect(await list("a")).toMatchObject({ data: [] });
+  });
+
   test("a value that failed is told at once, with 424, also to those who come later", async () => {
     const server = start({ answers: ["nothing"] });
     const { ask: http, end } = await session(server);

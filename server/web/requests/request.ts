@@ -1,0 +1,63 @@
+/** Requests as `GET /v1/requests` tells them. */
+import { type Cause, causes } from "../../../scheduler/explain/causes.ts";
+
+export interface RequestFacts {
+  readonly id: string;
+  readonly model: string;
+  readonly route: string;
+  readonly status: "running" | "answered" | "failed" | "cancelled";
+  readonly error: string | null;
+  /** Unix seconds. */
+  readonly created: number;
+  readonly total_ms: number;
+  readonly first_token_ms: number | null;
+  /** Milliseconds by cause. */
+  readonly causes: Readonly<Record<string, number>>;
+  readonly tokens: {
+    readonly prompt: number;
+    readonly found: { readonly memory: number; readonly disk: number };
+    readonly computed: number;
+    readonly recomputed: number;
+    readonly generated: number;
+    readonly drafts: { readonly checked: number; readonly right: number };
+  };
+  readonly late: { readonly tokens: number; readonly ms: number };
+  readonly preemptions: number;
+  readonly engines: readonly number[];
+  readonly choices: number;
+  readonly behind: Other | null;
+  readonly same_prefix_of: Other | null;
+}
+
+/** Request that another one waited for; null: of another key. */
+export interface Other {
+  readonly request: string | null;
+  readonly ms: number;
+}
+
+/** Part of a request's time. */
+export interface Part extends Pick<Cause, "name" | "phase" | "words"> {
+  readonly ms: number;
+  /** Milliseconds of the parts before it. */
+  readonly fromMs: number;
+}
+
+/** Parts of a request's time in the order of causes. They follow each other: their sum is the request's time. */
+export function partsOf({ causes: given }: Pick<RequestFacts, "causes">): readonly Part[] {
+  const parts: Part[] = [];
+  let fromMs = 0;
+  for (const cause of causes) {
+    const ms = given[cause.name] ?? 0;
+    const words = cause.phase === "waiting" ? `waiting for ${cause.words}` : cause.words;
+    if (ms > 0) parts.push({ ...cause, words, ms, fromMs });
+    fromMs += ms;
+  }
+  return parts;
+}
+
+/** "0.4 ms", "83 ms", "1.24 s". */
+export function duration(ms: number | null): string {
+  if (ms === null) return "–";
+  if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
+  return ms >= 10 ? `${ms.toFixed(0)} ms` : `${ms.toFixed(1)} ms`;
+}
