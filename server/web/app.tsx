@@ -8,8 +8,8 @@ import { LivePanel } from "./live/live-panel.tsx";
 import { RequestsPanel } from "./requests/requests-panel.tsx";
 import { ServerStatus } from "./server-status.tsx";
 import { chat, place, server, type View } from "./store.ts";
-import { JobsPanel } from "./work/jobs-panel.tsx";
-import { ProgramsPanel } from "./work/programs-panel.tsx";
+import { JobsPanel } from "./tasks/jobs-panel.tsx";
+import { ProgramsPanel } from "./tasks/programs-panel.tsx";
 
 interface Tab {
   readonly title: string;

@@ -426,9 +426,9 @@ describe.skipIf(chromium === null)("in a browser", () => {
             '<figure><figcaption><span>js</span><button type="button" class="quiet">Copy</button></figcaption>',
             '<pre tabindex="0"><code><span class="hljs-keyword">if</span> (<span class="hljs-number">1</span> &lt; ',
             '<span class="hljs-number">2</span>) <span class="hljs-title function_">f</span>();</code></pre></figure>',
-            '<section class="wide" tabindex="0" aria-label="Table"><table><thead><tr><th>a</th>',
+            '<div class="wide" tabindex="0"><table><thead><tr><th>a</th>',
             '<th class="right">b</th></tr></thead><tbody><tr><td>1</td><td class="right">2</td></tr></tbody>',
-            '</table></section><p class="source">&lt;script&gt;alert(2)&lt;/script&gt;</p>',
+            '</table></div><p class="source">&lt;script&gt;alert(2)&lt;/script&gt;</p>',
           ].join(""),
         );
       },

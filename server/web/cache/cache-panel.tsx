@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { NeedsOperator } from "../needs-operator.tsx";
+import { Panel } from "../panel.tsx";
 import { caches, server } from "../store.ts";
 import { Icicle, type IcicleProps, wordsOf } from "./icicle.tsx";
 import type { TreeNode } from "./tree.ts";
@@ -15,7 +16,7 @@ export function CachePanel(): VNode {
   const known = caches.value;
   const cache = known[engine.value] ?? null;
   return (
-    <main id="cache" class="panel">
+    <Panel id="cache">
       <NeedsOperator />
       {server.isAdmin.value === true && (
         <section class="card" aria-labelledby="cache-title">
@@ -66,7 +67,7 @@ export function CachePanel(): VNode {
           )}
         </section>
       )}
-    </main>
+    </Panel>
   );
 }
 

@@ -93,7 +93,7 @@ function table({ header, rows }: Tokens.Table): VNode {
     cells.map(({ tokens, align }, at) => h(tag, { key: at, class: align ?? undefined }, nodesOf(tokens)));
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and so must be reachable by keyboard
-    <section class="wide" tabIndex={0} aria-label="Table">
+    <div class="wide" tabIndex={0}>
       <table>
         <thead>
           <tr>{row("th", header)}</tr>
@@ -104,7 +104,7 @@ function table({ header, rows }: Tokens.Table): VNode {
           ))}
         </tbody>
       </table>
-    </section>
+    </div>
   );
 }
 

@@ -2,6 +2,7 @@ import type { VNode } from "preact";
 import { explain } from "../../../scheduler/fleet/placement.ts";
 import type { Quantiles } from "../../http/recent-quantiles.ts";
 import { NeedsOperator } from "../needs-operator.tsx";
+import { Panel } from "../panel.tsx";
 import { placementLine } from "../placement-line.ts";
 import { live } from "../store.ts";
 import { Engines } from "./engines.tsx";
@@ -12,10 +13,10 @@ import { Plot, shortNumber } from "./plot.tsx";
 export function LivePanel(): VNode {
   const { value: view } = live.view;
   return (
-    <main id="live" class="panel">
+    <Panel id="live">
       <NeedsOperator />
       {view !== null && <Now view={view} />}
-    </main>
+    </Panel>
   );
 }
 

@@ -1,6 +1,7 @@
 import { signal, useSignalEffect } from "@preact/signals";
 import type { VNode } from "preact";
 import { call, messageOf } from "../api.ts";
+import { Panel } from "../panel.tsx";
 import { place } from "../store.ts";
 import { duration, partsOf, type RequestFacts } from "./request.ts";
 import { Waterfall } from "./waterfall.tsx";
@@ -32,7 +33,7 @@ export function RequestsPanel(): VNode {
     void open(place.value.rest);
   });
   return (
-    <main id="requests" class="panel">
+    <Panel id="requests">
       {opened.value !== null && <Waterfall request={opened.value} />}
       <section class="card" aria-labelledby="requests-title">
         <div class="head">
@@ -71,7 +72,7 @@ export function RequestsPanel(): VNode {
         {problem.value === null && requests.value.length === 0 && <p class="hint">None so far.</p>}
         {requests.value.length > 0 && <List />}
       </section>
-    </main>
+    </Panel>
   );
 }
 
