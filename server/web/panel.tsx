@@ -1,16 +1,16 @@
 import type { ComponentChildren, VNode } from "preact";
 
-/** View that scrolls as a whole. */
+/** View that scrolls as a whole. It has no id, or the browser would focus it for its address. */
 export function Panel({
-  id,
+  name,
   children,
 }: {
-  readonly id: string;
+  readonly name: string;
   readonly children: ComponentChildren;
 }): VNode {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and so must be reachable by keyboard
-    <main id={id} class="panel" tabIndex={0}>
+    <main class={`panel ${name}`} tabIndex={0}>
       {children}
     </main>
   );

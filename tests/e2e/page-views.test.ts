@@ -225,11 +225,11 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.evaluate(`${third}.focus()`);
     expect(await page.when(`document.querySelector(".looked").textContent.startsWith("Tokens ")`)).toBe(true);
     await page.press("Enter");
-    await page.when(`!document.querySelector("#cache button").disabled`);
-    await page.click("#cache button");
-    await page.when(`document.querySelector("#cache button").disabled`);
+    await page.when(`!document.querySelector(".panel button").disabled`);
+    await page.click(".panel button");
+    await page.when(`document.querySelector(".panel button").disabled`);
     await page.evaluate(`{
-      const engine = document.querySelector("#cache select");
+      const engine = document.querySelector(".panel select");
       engine.value = "1";
       engine.dispatchEvent(new Event("change"));
     }`);
@@ -238,17 +238,17 @@ describe.skipIf(chromium === null)("in a browser", () => {
 
   test("Requests are sorted and filtered, and one's time falls into parts that make up the whole", async () => {
     const page = await open(`${server.origin}/#requests`);
-    const totals = `[...document.querySelectorAll("#requests tbody tr")].map((row) => row.children[4].textContent)`;
-    await page.when(`document.querySelectorAll("#requests .answered").length > 8`);
-    await set(page, "#requests select", "duration");
+    const totals = `[...document.querySelectorAll(".panel tbody tr")].map((row) => row.children[4].textContent)`;
+    await page.when(`document.querySelectorAll(".panel .answered").length > 8`);
+    await set(page, ".panel select", "duration");
     const inMs = (text: string): number => Number.parseFloat(text) * (text.endsWith(" ms") ? 1 : 1000);
     const sorted = `${totals}.map((text) => parseFloat(text) * (text.endsWith(" ms") ? 1 : 1000)).every((ms, at, all) => at === 0 || ms <= all[at - 1])`;
     await page.when(sorted);
     await set(page, "#slow", "100000");
-    await page.when(`document.querySelector("#requests .hint")?.textContent === "None so far."`);
+    await page.when(`document.querySelector(".panel .hint")?.textContent === "None so far."`);
     await set(page, "#slow", "0");
-    await page.when(`document.querySelector("#requests .answered")`);
-    await page.evaluate(`document.querySelector("#requests tr:has(.answered) a").click()`);
+    await page.when(`document.querySelector(".panel .answered")`);
+    await page.evaluate(`document.querySelector(".panel tr:has(.answered) a").click()`);
     await page.when(`document.getElementById("waterfall")`);
     const parts = (await page.evaluate(
       `[...document.querySelectorAll(".waterfall .ms")].map((ms) => ms.textContent)`,
@@ -335,7 +335,7 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.when(`document.querySelector(".note")?.textContent.includes("operator's key")`);
     expect(await page.evaluate(`document.querySelectorAll(".strip").length`)).toBe(0);
     await page.evaluate(`location.hash = "#requests"`);
-    await page.when(`document.querySelector("#requests tbody")`);
+    await page.when(`document.querySelector(".panel tbody")`);
     expect(await page.evaluate(`[...document.querySelectorAll(".id")].map((id) => id.textContent)`)).toEqual([
       "of-one",
     ]);

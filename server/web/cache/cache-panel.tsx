@@ -16,7 +16,7 @@ export function CachePanel(): VNode {
   const known = caches.value;
   const cache = known[engine.value] ?? null;
   return (
-    <Panel id="cache">
+    <Panel name="cache">
       <NeedsOperator />
       {server.isAdmin.value === true && (
         <section class="card" aria-labelledby="cache-title">

@@ -13,10 +13,15 @@ isWide.addEventListener("change", () => {
   showsPast.value = isWide.matches;
 });
 
+/** Closes the list where it covers the chat. */
+function makeRoom(): void {
+  showsPast.value = isWide.matches;
+}
+
 export function ChatPanel(): VNode {
   return (
-    <main id="chat-panel" class={showsPast.value ? "with-past" : undefined}>
-      {showsPast.value && <PastList />}
+    <main id="chat-panel">
+      {showsPast.value && <PastList onChosen={makeRoom} />}
       <section id="chat" aria-label="Chat">
         <div class="bar">
           <button

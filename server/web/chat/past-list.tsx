@@ -8,13 +8,20 @@ const search = signal("");
 const note = signal("");
 
 /** Earlier conversations: to search, continue, delete, export and import. */
-export function PastList(): VNode {
+export function PastList({ onChosen }: { readonly onChosen: () => void }): VNode {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   const all = chat.history.all.value.filter(({ turns }) => turns.length > 0);
   const found = all.filter((one) => words.every((word) => textOf(one).includes(word)));
   return (
     <aside id="past" aria-label="Conversations">
-      <button id="new" type="button" onClick={() => chat.clear()}>
+      <button
+        id="new"
+        type="button"
+        onClick={() => {
+          chat.clear();
+          onChosen();
+        }}
+      >
         New conversation
       </button>
       <input
@@ -29,7 +36,7 @@ export function PastList(): VNode {
       />
       <ul>
         {found.map((one) => (
-          <Entry key={one.id} conversation={one} />
+          <Entry key={one.id} conversation={one} onChosen={onChosen} />
         ))}
       </ul>
       {found.length === 0 && <p class="hint">{all.length === 0 ? "No conversations yet." : "None found."}</p>}
@@ -58,7 +65,8 @@ export function PastList(): VNode {
   );
 }
 
-function Entry({ conversation }: { readonly conversation: Conversation }): VNode {
+function Entry(given: { readonly conversation: Conversation; readonly onChosen: () => void }): VNode {
+  const { conversation, onChosen } = given;
   const title = titleOf(conversation);
   const isShown = conversation.id === chat.conversation.id;
   const when = new Date(conversation.changedMs).toLocaleString([], {
@@ -71,7 +79,10 @@ function Entry({ conversation }: { readonly conversation: Conversation }): VNode
         type="button"
         class="entry"
         aria-current={isShown ? "true" : undefined}
-        onClick={() => chat.open(conversation)}
+        onClick={() => {
+          chat.open(conversation);
+          onChosen();
+        }}
       >
         <span class="title">{title}</span>
         <span class="hint">{when}</span>

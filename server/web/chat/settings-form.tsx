@@ -3,7 +3,7 @@ import { chat, server } from "../store.ts";
 import { type ChatSettings, type NumberField, numberFields } from "./settings.ts";
 
 const thinkingChoices = [
-  ["", "The model's own way"],
+  ["", "Model's own"],
   ["off", "Off"],
   ["on", "On"],
   ["low", "Low effort"],
@@ -19,35 +19,39 @@ export function SettingsForm(): VNode {
     <details id="settings">
       <summary>Settings{inUse(settings)}</summary>
       <div class="card fields">
-        <label for="set-model">Model</label>
-        <select
-          id="set-model"
-          value={settings.model}
-          onChange={({ currentTarget }) => chat.set({ model: currentTarget.value })}
-        >
-          <option value="">{models[0] ?? "The server's own"}</option>
-          {models.slice(1).map((name) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
+        <label class="field">
+          Model
+          <select
+            id="set-model"
+            value={settings.model}
+            onChange={({ currentTarget }) => chat.set({ model: currentTarget.value })}
+          >
+            <option value="">{models[0] ?? "The server's own"}</option>
+            {models.slice(1).map((name) => (
+              <option key={name} value={name}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
         <TextField name="system" label="System prompt" placeholder="None" />
         {numberFields.map((field) => (
           <NumberInput key={field.name} field={field} />
         ))}
-        <label for="set-thinking">Thinking</label>
-        <select
-          id="set-thinking"
-          value={settings.thinking}
-          onChange={({ currentTarget }) => chat.set({ thinking: currentTarget.value })}
-        >
-          {thinkingChoices.map(([value, label]) => (
-            <option key={value} value={value}>
-              {label}
-            </option>
-          ))}
-        </select>
+        <label class="field">
+          Thinking
+          <select
+            id="set-thinking"
+            value={settings.thinking}
+            onChange={({ currentTarget }) => chat.set({ thinking: currentTarget.value })}
+          >
+            {thinkingChoices.map(([value, label]) => (
+              <option key={value} value={value}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </label>
         <TextField name="stop" label="Stop strings, one a line" placeholder="None" />
         <TextField
           name="schema"
@@ -74,8 +78,8 @@ function TextField(given: {
 }): VNode {
   const { name, label, placeholder, isCode = false } = given;
   return (
-    <>
-      <label for={`set-${name}`}>{label}</label>
+    <label class="field wide">
+      {label}
       <textarea
         id={`set-${name}`}
         rows={2}
@@ -85,7 +89,7 @@ function TextField(given: {
         value={chat.conversation.settings[name]}
         onChange={({ currentTarget }) => chat.set({ [name]: currentTarget.value })}
       />
-    </>
+    </label>
   );
 }
 
@@ -93,8 +97,8 @@ function NumberInput({ field }: { readonly field: NumberField }): VNode {
   const { name, label, min, max, isWhole = false } = field;
   const { numbers } = chat.conversation.settings;
   return (
-    <>
-      <label for={`set-${name}`}>{label}</label>
+    <label class="field">
+      {label}
       <input
         id={`set-${name}`}
         type="number"
@@ -105,7 +109,7 @@ function NumberInput({ field }: { readonly field: NumberField }): VNode {
         value={numbers[name] ?? ""}
         onChange={({ currentTarget }) => chat.set({ numbers: { ...numbers, [name]: currentTarget.value } })}
       />
-    </>
+    </label>
   );
 }
 

@@ -13,7 +13,7 @@ import { Plot, shortNumber } from "./plot.tsx";
 export function LivePanel(): VNode {
   const { value: view } = live.view;
   return (
-    <Panel id="live">
+    <Panel name="live">
       <NeedsOperator />
       {view !== null && <Now view={view} />}
     </Panel>

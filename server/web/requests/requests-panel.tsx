@@ -33,7 +33,7 @@ export function RequestsPanel(): VNode {
     void open(place.value.rest);
   });
   return (
-    <Panel id="requests">
+    <Panel name="requests">
       {opened.value !== null && <Waterfall request={opened.value} />}
       <section class="card" aria-labelledby="requests-title">
         <div class="head">

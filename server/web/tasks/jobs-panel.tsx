@@ -22,7 +22,7 @@ export function JobsPanel(): VNode {
   const { answer, problem } = usePolled<{ readonly data: readonly Batch[] }>("v1/batches?limit=50");
   const batches = answer.value?.data ?? [];
   return (
-    <Panel id="jobs">
+    <Panel name="jobs">
       <section class="card" aria-labelledby="jobs-title">
         <h2 id="jobs-title">Jobs</h2>
         {problem.value !== null && <p class="hint">{problem.value}</p>}

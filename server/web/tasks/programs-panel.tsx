@@ -18,7 +18,7 @@ export function ProgramsPanel(): VNode {
   const { answer, problem } = usePolled<{ readonly data: readonly Program[] }>("v1/programs");
   const programs = answer.value?.data ?? [];
   return (
-    <Panel id="programs">
+    <Panel name="programs">
       <section class="card" aria-labelledby="programs-title">
         <h2 id="programs-title">Programs</h2>
         {problem.value !== null && <p class="hint">{problem.value}</p>}
