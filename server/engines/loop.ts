@@ -29,8 +29,9 @@ export function runEngineLoop(
     Atomics.store(bell, AWAITED, 0);
     if (Atomics.load(bell, STOPPED) === 1) return;
     clock.turn();
-    beforeTurn();
-    if (hosted?.inFlight) hosted.deliver();
+    const isComputed = hosted?.inFlight === true;
+    beforeTurn(); // may start a step, which is not computed yet
+    if (isComputed) hosted!.deliver();
     clock.runDue();
     host.turn();
     if (hosted?.inFlight) hosted.wait(way);

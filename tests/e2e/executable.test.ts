@@ -67,6 +67,31 @@ test("it answers a chat, also when what it extracted is damaged, and leaves the 
   expect(await chatOnce()).toBe(answer);
 }, 60_000);
 
+test("it finds a prompt on disk after kill -9", async () => {
+  const data = join(scratch, "data");
+  const prompt = "All that is known of birds. ".repeat(30);
+  const ask = async (until: (metrics: string) => boolean) => {
+    const args = ["serve", "--port", "0", "--kv-disk", "1", "--data", data];
+    const server = new Program([executable, ...args], { cwd: folder, environment });
+    const url = await server.url();
+    const response = await fetch(`${url}/v1/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "demo", prompt, max_tokens: 8, temperature: 0 }),
+    });
+    const { choices } = (await response.json()) as { choices: { text: string }[] };
+    while (!until(await (await fetch(`${url}/metrics`)).text())) await Bun.sleep(20); // no event tells
+    server.signal("SIGKILL");
+    await server.exitCode();
+    return { text: choices[0]!.text, cache: response.headers.get("x-bunting-cache") };
+  };
+  const first = await ask((metrics) => /event="stored"\} [2-9]\d/.test(metrics));
+  expect(first.cache).not.toContain("disk=");
+  const second = await ask(() => true);
+  expect(second.text).toBe(first.text);
+  expect(second.cache).toMatch(/; disk=\d{3}; /);
+}, 60_000);
+
 test("it does not run what a bunfig.toml or .env in the current folder says", async () => {
   await Bun.write(join(folder, "bunfig.toml"), 'preload = ["./evil.ts"]\n');
   await Bun.write(join(folder, "evil.ts"), 'console.log("preloaded");');
