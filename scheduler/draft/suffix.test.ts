@@ -14,7 +14,7 @@ import { openSuffixSource, SuffixDrafter } from "./suffix.ts";
 function draftsOf(text: readonly number[], from = 1, most = 4): (Draft | null)[] {
   const drafter: Drafter = new SuffixDrafter();
   const tokens = Int32Array.from(text);
-  return text.slice(from - 1).map((_, i) => drafter.draft(tokens, from + i, most, null));
+  return text.slice(from - 1).map((_, i) => drafter.draft(tokens, from + i, most));
 }
 
 function tokensAfter(text: readonly number[], most = 4): readonly number[] | null {
