@@ -56,7 +56,7 @@ export type PackedChoice = "auto" | "off" | { readonly folder: string };
 export type DataChoice = "auto" | "off" | { readonly folder: string };
 
 /** Source of drafted tokens. */
-export type SpeculateChoice = "auto" | "off" | "suffix";
+export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp";
 
 /** Keeping of conversations' pages for their next turns. */
 export type SessionsChoice = "auto" | "off";
@@ -316,12 +316,12 @@ export const serverSettings = Object.freeze({
     sentence: "Target for the time between two tokens of a stream; limits the prompt tokens of each step.",
   }),
   speculate: setting<SpeculateChoice>({
-    placeholder: "auto|off|suffix",
+    placeholder: "auto|off|suffix|mtp",
     default: "auto",
     defaultText: "auto",
     sentence:
-      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix, like auto: what followed the same tokens earlier in the prompt or the answer.",
-    parse: (value) => oneOf(value, ["auto", "off", "suffix"]),
+      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. auto: suffix, and mtp where the model has a head.",
+    parse: (value) => oneOf(value, ["auto", "off", "suffix", "mtp"]),
   }),
   sessions: setting<SessionsChoice>({
     placeholder: "auto|off",

@@ -105,6 +105,9 @@ export function endTokensOf({ config, eosTokens }: ModelFolder, tokenizer: Token
   return [...new Set([...eosTokens, ...(own as TokenId[])])];
 }
 
+/** Sources of drafts by choice; the head drafts where the device has one. */
+const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head" } as const;
+
 /** Engines with their telemetry. */
 export interface WatchedEngines {
   readonly engines: RunningEngines;
@@ -128,7 +131,7 @@ export async function startWatchedEngines(
 ): Promise<WatchedEngines> {
   const watched = Promise.withResolvers<WatchedEngines>();
   const workerUrl = new URL("./engines/worker.ts", import.meta.url).href;
-  const policy = ours(config.tbtMs > 0 ? config.tbtMs : null, config.speculate === "off" ? "off" : "suffix");
+  const policy = ours(config.tbtMs > 0 ? config.tbtMs : null, draftKinds[config.speculate]);
   const options = { queueMax: config.queueMax };
   const { record } = config;
   await startEngines(
@@ -270,6 +273,8 @@ const SIMULATED_CONTEXTS = 64;
 const SIMULATED_TOKENS_MAX = 2 ** 20;
 
 export function prepareSimulated(config: Config, dir: string, engines: number): Prepared {
+  if (config.speculate === "mtp")
+    throw new ConfigError("--speculate mtp: the simulated device has no model, and so no head that drafts.");
   const folder = openModelFolder(dir, config.ropeScaling);
   const contextMax = chooseContext(config, folder);
   const stepTokensMax = stepTokensFor(config, folder, contextMax);

@@ -148,6 +148,7 @@ export class SimulatedDevice implements Device {
     for (const chunk of step.chunks) {
       const { hashes, context } = this.#attend(chunk);
       if (chunk.state !== undefined) this.#advance(chunk, chunk.state, hashes);
+      const first = sampled.length;
       for (const row of chunk.samples) {
         const hash = hashes[row.afterIndex]!;
         if (row.wants === "hidden") {
@@ -159,8 +160,39 @@ export class SimulatedDevice implements Device {
         const wanted = this.#script(chunk.sequence, row, known);
         sampled.push(draw(chunk, row, wanted, hash, this.spec.vocabSize));
       }
+      if (chunk.drafts !== undefined) this.#draft(chunk, hashes, sampled, first);
     }
     return { kind: "done", sampled, deviceMs };
+  }
+
+  /**
+   * Drafts behind the last right draw of a chunk, whose results begin at `first`: greedy draws of the context,
+   * most of them.
+   */
+  #draft({ samples, tokens, drafts }: Chunk, hashes: Int32Array, sampled: Sampled[], first: number): void {
+    let last = -1;
+    for (const [index, { afterIndex }] of samples.entries()) {
+      const one = sampled[first + index]!;
+      if (one.kind !== "token") break;
+      last = index;
+      if (tokens[afterIndex + 1] !== one.token) break;
+    }
+    if (last < 0) return;
+    const drawn = sampled[first + last]! as Extract<Sampled, { readonly kind: "token" }>;
+    let hash = extend(hashes[samples[last]!.afterIndex]!, drawn.token);
+    const guesses = Array.from({ length: drafts! }, () => {
+      const isRight = ((hash >>> 8) & 7) < 6;
+      const token = ((hash >>> 0) + (isRight ? 0 : 1)) % this.spec.vocabSize;
+      hash = extend(hash, token);
+      return { token, probability: isRight ? 0.9 : 0.4 };
+    });
+    sampled[first + last] = {
+      ...drawn,
+      drafts: {
+        tokens: guesses.map(({ token }) => token),
+        probabilities: guesses.map(({ probability }) => probability),
+      },
+    };
   }
 
   /** Advances a chunk's state by its tokens, and saves it on the way; `hashes` has the context up to each. */

@@ -17,9 +17,9 @@ export interface Draft {
 export interface Drafter {
   /**
    * Drafts at most `most` ≥ 1 tokens that follow the first `length` of `tokens`. These only grow from call to
-   * call. `device`: what the model's head has drafted there. Null: none.
+   * call. `device`: what the model's head has drafted there, if it has. Null: none.
    */
-  draft(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null): Draft | null;
+  draft(tokens: Int32Array, length: number, most: number, device?: DeviceDraft | null): Draft | null;
   /**
    * Number of tokens, at most `most`, that the model's head is to draft behind the next draw. Absent: none.
    */

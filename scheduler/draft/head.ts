@@ -31,7 +31,7 @@ export class HeadDrafter implements Drafter {
   #last: DeviceDraft | null = null;
   #length = 0;
 
-  draft(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null): Draft | null {
+  draft(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null = null): Draft | null {
     this.#compare(tokens, length);
     this.#last = device;
     this.#length = length;

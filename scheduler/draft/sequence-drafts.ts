@@ -14,7 +14,7 @@ export interface OfferedDraft extends Pick<Draft, "tokens" | "isPredicted"> {
 export class EngineDrafts {
   readonly #sources: readonly { readonly source: DraftSource; readonly acceptance: PerKey<Acceptance> }[];
 
-  constructor(sources: readonly DraftSource[]) {
+  constructor(...sources: readonly DraftSource[]) {
     this.#sources = sources.map((source) => {
       const { priors } = source;
       const acceptance = new PerKey(() => new Acceptance(priors.length, (kind) => priors[kind]!));
@@ -53,7 +53,12 @@ export class SequenceDrafts {
    * Drafts at most `most` tokens after the first `length` of `tokens`; null: none. `device`: what the model's
    * head has drafted there.
    */
-  offer(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null): OfferedDraft | null {
+  offer(
+    tokens: Int32Array,
+    length: number,
+    most: number,
+    device: DeviceDraft | null = null,
+  ): OfferedDraft | null {
     let best: OfferedDraft | null = null;
     let expected = 0;
     for (const drafter of this.#drafters) {

@@ -14,7 +14,7 @@ import { openSuffixSource, SuffixDrafter } from "./suffix.ts";
 function draftsOf(text: readonly number[], from = 1, most = 4): (Draft | null)[] {
   const drafter: Drafter = new SuffixDrafter();
   const tokens = Int32Array.from(text);
-  return text.slice(from - 1).map((_, i) => drafter.draft(tokens, from + i, most, null));
+  return text.slice(from - 1).map((_, i) => drafter.draft(tokens, from + i, most));
 }
 
 function tokensAfter(text: readonly number[], most = 4): readonly number[] | null {
@@ -141,7 +141,7 @@ test("nothing of one key is drafted for another, and answers without drafts are 
 });
 
 test("shares of right tokens of one key change no chance of another's", () => {
-  const drafts = new EngineDrafts([openSuffixSource()]);
+  const drafts = new EngineDrafts(openSuffixSource());
   const chanceFor = (spec: SequenceSpec): number => {
     const tokens = Int32Array.from([1, 2, 3, 1, 2]);
     return drafts.open(spec).offer(tokens, tokens.length, 1, null)!.chances[0]!;

@@ -147,10 +147,10 @@ function beforeEnd(offer: OfferedDraft, endTokens: readonly TokenId[]): OfferedD
 /** Opens the drafts of an engine; null: it has none. */
 export function openDrafts({ draftsMax = 0 }: DeviceSpec, policy: DraftPolicy): EngineDrafts | null {
   if (policy.kind === "off") return null;
-  if (policy.kind === "baseline") return new EngineDrafts([policy.open()]);
+  if (policy.kind === "baseline") return new EngineDrafts(policy.open());
   const hasHead = policy.kind !== "suffix" && draftsMax > 0;
-  if (policy.kind === "head") return hasHead ? new EngineDrafts([headSource]) : null;
-  return new EngineDrafts([openSuffixSource(), ...(hasHead ? [headSource] : [])]);
+  if (policy.kind === "head") return hasHead ? new EngineDrafts(headSource) : null;
+  return new EngineDrafts(openSuffixSource(), ...(hasHead ? [headSource] : []));
 }
 
 /** True if a sequence has one row in a step without drafts, or none. */

@@ -67,10 +67,10 @@ interface Played {
   readonly accepted: number;
 }
 
-/** Runs sequences to their ends with drafts of an oracle, or without any. */
+/** Runs sequences to their ends with drafts of an oracle, of the device's head, or without any. */
 function play(
   all: readonly Omit<SequenceSpec, "id">[],
-  chance: number | null,
+  chance: number | "head" | null,
   {
     pages = 64,
     checked = 8,
@@ -89,10 +89,14 @@ function play(
     spec: {
       ...{ pages, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
       ...(slots === null ? {} : { states: { slots, bytes: 1 } }),
+      ...(chance === "head" ? { draftsMax: 4 } : {}),
     },
     engine: {
       batch: checked === 0 ? ours().batch : fixedDrafts(staticBudget(64), checked),
-      drafts: chance === null ? { kind: "off" } : oracleDrafts(answerOf, chance, VOCABULARY),
+      drafts:
+        chance === null || chance === "head"
+          ? { kind: chance ?? "off" }
+          : oracleDrafts(answerOf, chance, VOCABULARY),
     },
     isStallFree: false,
     fault,
@@ -118,7 +122,7 @@ test("with drafts of any quality clients are told the same as without", () => {
   let accepted = 0;
   const rule = fc.property(
     fc.array(specs, { minLength: 1, maxLength: 5 }),
-    fc.constantFrom(0, 0.5, 0.9, 1),
+    fc.constantFrom<(number | "head")[]>(0, 0.5, 0.9, 1, "head"),
     fc.constantFrom(0, 1, 3, 16),
     fc.integer({ min: 16, max: 64 }),
     fc.constantFrom(null, null, 1, 2, 6, 20),
@@ -145,6 +149,10 @@ test("right drafts take as many tokens a step as are checked, and one more", () 
   // The first step computes the prompt, and each of five further ones 8 drafts and a token.
   expect(play([spec], 1, { checked: 8 })).toMatchObject({ steps: 6, accepted: 39 });
   expect(play([spec], 0, { checked: 8 })).toMatchObject({ steps: 45, accepted: 0 });
+  // Most drafts of the device's head are right.
+  const { steps, accepted } = play([spec], "head", { checked: 8 });
+  expect(steps + accepted).toBe(45);
+  expect(accepted).toBeGreaterThan(20);
 });
 
 test("drafts end before the answer does, and before the context", () => {

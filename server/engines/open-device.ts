@@ -11,6 +11,7 @@ import {
 import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { openModelFolder } from "../../model/folder.ts";
+import type { ModelFolder } from "../../model/model-folder.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { PriorState } from "../../scheduler/cost/online.ts";
@@ -74,9 +75,7 @@ export function openDevice(
   const startedMs = performance.now();
   const library = openLibrary(setup.library);
   const onLoad: LoadListener = (bytesDone, bytesTotal, stage) => onProgress({ stage, bytesDone, bytesTotal });
-  const model =
-    shared.model ??
-    openNativeModel(library, openModelFolder(setup.folder, setup.ropeScaling), setup.model, onLoad);
+  const model = shared.model ?? openNativeModel(library, folderOf(setup), setup.model, onLoad);
   const closeModel = (): void => {
     if (shared.model === null) closeNativeModel(library, model);
   };
@@ -97,6 +96,11 @@ export function openDevice(
     closeModel();
     throw error;
   }
+}
+
+/** The model, with its head if the engine drafts by it. */
+function folderOf({ folder, ropeScaling, limits }: NativeSetup): ModelFolder {
+  return openModelFolder(folder, ropeScaling, limits.draftsMax === undefined ? "none" : "required");
 }
 
 /**
@@ -123,8 +127,8 @@ function costsOf(
   const { isa, costsPlace } = model;
   if (costsPlace === null) return { costs: calibrate(bench, model), keepCosts };
   const { packedFolders: _, costsFolders: __, ...compute } = setup.model;
-  const { threads, gemm, stepTokensMax } = setup.limits; // only these: memory limits change between starts
-  const choices = [isa, compute, threads, gemm ?? null, stepTokensMax];
+  const { threads, gemm, stepTokensMax, draftsMax = 0 } = setup.limits; // only these: memory limits change between starts
+  const choices = [isa, compute, threads, gemm ?? null, stepTokensMax, ...(draftsMax > 0 ? [draftsMax] : [])];
   const kept = new KeptCosts(costsPlace, { library: setup.library, machine, choices });
   const known = kept.read();
   const costs = known === null ? calibrate(bench, model) : atSpeedOf(bench, known);

@@ -16,8 +16,10 @@ import {
 import { openModelFolder } from "../../model/folder.ts";
 import { formatsOf, isRounded, type Quant } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
+import { ModelError } from "../../model/model-error.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import { contextLimit } from "../../model/rope.ts";
+import { layersWithHead } from "../../model/shape.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { type DiskPlan, diskMemory, planDisk } from "../kv-disk/plan.ts";
 import type { Backend } from "./backend.ts";
@@ -69,7 +71,7 @@ export function planServing(
 ): ServingPlan {
   const machine = library.machineProbe();
   const gpus = (backend.gpus ?? []).map((gpu) => library.deviceProbe(gpu));
-  const folder = openModelFolder(dir, config.ropeScaling);
+  const folder = openWithHead(config, dir, backend.gpus !== null);
   const contextMax = chooseContext(config, folder);
   const compute = planCompute(config, backend, folder, machine);
   const shape = { ...folder.config.shape, contextMax };
@@ -138,6 +140,37 @@ export function planServing(
   };
 }
 
+/** Tokens that a model's head drafts behind a draw at most. */
+const DRAFTS_MAX = 4;
+
+/**
+ * Opens a model with its head that drafts tokens, where `--speculate` asks for it or leaves it to the model.
+ * Throws ConfigError if it asks in vain.
+ */
+function openWithHead(
+  { speculate, ropeScaling }: Pick<Config, "speculate" | "ropeScaling">,
+  dir: string,
+  isGpu: boolean,
+): ModelFolder {
+  const refuse = (reason: string): never => {
+    throw new ConfigError(`--speculate mtp: ${reason}.`);
+  };
+  const isAsked = speculate === "mtp";
+  if (isAsked && isGpu) refuse("a GPU computes no head that drafts; use --device cpu or --speculate suffix");
+  if (isGpu || (!isAsked && speculate !== "auto")) return openModelFolder(dir, ropeScaling);
+  try {
+    const folder = openModelFolder(dir, ropeScaling, isAsked ? "required" : "offered");
+    const { head, states } = folder.config.shape;
+    if (head === undefined || states === undefined) return folder;
+  } catch (error) {
+    if (!isAsked || !(error instanceof ModelError)) throw error;
+    refuse(`the model has no whole head that drafts: ${error.message}; use --speculate auto`);
+  }
+  // States are not taken back after a wrong draft.
+  if (isAsked) refuse("a model with recurrent layers checks no drafts; use --speculate auto");
+  return openModelFolder(dir, ropeScaling);
+}
+
 /** Pages and state slots of a plan. */
 function sizesOf({ pages, states }: { readonly pages: number; readonly states: number }) {
   return states === 0 ? { pages } : { pages, states };
@@ -168,7 +201,7 @@ function planCompute(
   const numbers = isGpu ? chooseGpuCompute(config) : chooseCompute(config, folder);
   const formats = formatsOf(
     folder.tensors,
-    folder.config.shape.layers.length,
+    layersWithHead(folder.config.shape).length,
     chooseQuant(config, isGpu),
     numbers,
     isGpu ? "gpu" : "cpu",
@@ -202,6 +235,7 @@ function planSizes(
     config,
     meansAll,
     gpus !== null,
+    shape.head !== undefined,
     Math.max(1, Math.floor(compute.threads / engines)),
   );
   const cublaslt =
@@ -238,6 +272,7 @@ function limitsOf(
   config: Config,
   meansAll: boolean,
   isGpu: boolean,
+  hasHead: boolean,
   threads: number,
 ): Omit<EngineLimits, "pages" | "stepChunksMax"> {
   return {
@@ -245,6 +280,7 @@ function limitsOf(
     pageTokens: PAGE_TOKENS,
     stepTokensMax: config.stepTokens,
     ...(meansAll ? { stepHiddenMax: config.stepTokens } : {}),
+    ...(hasHead ? { draftsMax: DRAFTS_MAX } : {}),
     topLogprobsMax: TOP_LOGPROBS_MAX,
     gemm: chooseGemm(config, isGpu),
   };

@@ -1,0 +1,126 @@
+/**
+ * The scheduler with a model's own head on the CPU engine: sequences get the same tokens with its drafts as
+ * without, at any temperature, with penalties, cache hits and preemptions, and in fewer steps.
+ */
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TokenId } from "../../base/token.ts";
+import { bestIsa, closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { type Isa, isaNames } from "../../gpu/native.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import type { Sampling, SequenceId } from "../../scheduler/core.ts";
+import { linearCost } from "../../scheduler/cost/linear.ts";
+import { Engine } from "../../scheduler/engine/engine.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
+import { ours } from "../../scheduler/policies.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
+import { familyPrompt, writeFamily } from "../reference/families.ts";
+import { learnByRote } from "../support/rote-model.ts";
+import { cpuLibrary } from "./library.ts";
+
+setDefaultTimeout(60_000);
+
+const library = cpuLibrary();
+const scratch = mkdtempSync(join(tmpdir(), "bunting-head-drafts-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const isas = isaNames.slice(0, isaNames.indexOf(bestIsa(library)) + 1);
+
+interface Outcome {
+  /** Tokens per sequence. */
+  readonly tokens: readonly (readonly TokenId[])[];
+  readonly load: EngineLoad;
+}
+
+/** Runs sequences to their ends, with drafts of the model's head or without its being loaded. */
+function run(
+  folder: string,
+  hasHead: boolean,
+  samplings: readonly Partial<Sampling>[],
+  { pages = 64, isa = "auto" as Isa | "auto" } = {},
+): Outcome {
+  const loaded = openNativeModel(
+    library,
+    openModelFolder(folder, null, hasHead ? "required" : "none"),
+    { compute: "bf16", isa, threads: 1, contextMax: null },
+    () => undefined,
+  );
+  const limits = {
+    threads: 2,
+    pages,
+    pageTokens: 16,
+    stepTokensMax: 64,
+    stepChunksMax: 8,
+    topLogprobsMax: 0,
+  };
+  const device = openCpuDevice(library, loaded, {
+    ...{ ...limits, stepDrawsMax: 24 },
+    ...(hasHead ? { draftsMax: 4 } : {}),
+  });
+  const tokens: TokenId[][] = samplings.map(() => []);
+  let last: EngineLoad | null = null;
+  const engine = new Engine(
+    device,
+    new ManualClock(),
+    { ...ours(null, hasHead ? "head" : "off"), integrity: "always" },
+    (report) => {
+      report.sequences.forEach((sequence, at) => {
+        tokens[sequence]!.push(report.tokens[at]!);
+      });
+      last = report.load;
+    },
+    linearCost(10, 0.01),
+  );
+  for (const [id, sampling] of samplings.entries()) {
+    const prompt = familyPrompt.slice(0, 30 + 2 * id);
+    engine.receive({
+      kind: "submit",
+      sequence: { ...sequenceSpec(prompt, 40, { sampling }), id: id as SequenceId },
+    });
+  }
+  engine.run();
+  while (engine.busy) {
+    device.wait();
+    device.deliver();
+  }
+  device.close();
+  closeNativeModel(library, loaded);
+  return { tokens, load: last! };
+}
+
+const samplings: readonly Partial<Sampling>[] = [
+  {},
+  { temperature: 1, seed: [1, 0] },
+  { temperature: 1, topP: 0.9, presencePenalty: 1, seed: [2, 0] },
+];
+
+describe.each([["mimo"], ["glm4-moe"], ["deepseek-v3"]])("%s", (name) => {
+  const folder = join(scratch, name);
+  writeFamily(name, folder, {}, true);
+  learnByRote(folder, 0.4);
+
+  test.each([...isas])("on %s the tokens are those without a head, in fewer steps", (isa) => {
+    for (const sampling of samplings) {
+      const plain = run(folder, false, [sampling], { isa });
+      const drafted = run(folder, true, [sampling], { isa });
+      expect(drafted.tokens).toEqual(plain.tokens);
+      expect(drafted.load.acceptedTokensTotal).toBeGreaterThan(0);
+      expect(drafted.load.stepsTotal).toBeLessThan(plain.load.stepsTotal);
+    }
+  });
+
+  test("beside each other, and preempted for want of pages, they are the same", () => {
+    const plain = run(folder, false, samplings);
+    const drafted = run(folder, true, samplings, { pages: 9 });
+    expect(drafted.tokens).toEqual(plain.tokens);
+    expect(drafted.load.preemptionsTotal).toBeGreaterThan(0);
+  });
+});
+
+test("a head that knows nothing of what is drawn changes no token", () => {
+  const folder = join(scratch, "random");
+  writeFamily("glm4-moe", folder, {}, true);
+  expect(run(folder, true, samplings).tokens).toEqual(run(folder, false, samplings).tokens);
+});
