@@ -276,12 +276,14 @@ export class KvCacheManager {
 
   /**
    * Records that of `checked` drafts behind the computed tokens the first `right` were right. A recurrent state
-   * that has seen a wrong one goes back to the computed tokens: the right ones are then computed again.
+   * that has seen a wrong one goes back to the computed tokens. Returns how many of the right ones need not be
+   * computed again.
    */
-  checkedDraft(sequence: Sequence, checked: number, right: number): void {
-    const { state } = sequence.kv;
-    if (state === null || right === checked) this.computed(sequence, right);
-    else [state.slot, state.spare] = [state.spare!, state.slot];
+  checkedDraft({ kv }: Sequence, checked: number, right: number): number {
+    const { state } = kv;
+    if (state === null || right === checked) return right;
+    [state.slot, state.spare] = [state.spare!, state.slot];
+    return 0;
   }
 
   /** Gives back what was for drafts: the pages behind the known tokens, and the slot. */

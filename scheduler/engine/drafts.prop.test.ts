@@ -205,6 +205,30 @@ test("a recurrent state goes back to before a draft with a wrong token, whose ri
   expect(Math.max(...counts.slice(1))).toBeGreaterThan(1);
 });
 
+test("a sequence that is aborted while drafts are checked leaves the state before them", () => {
+  const spec = sequenceSpec([1, 2, 3, 4, 5, 0, 1, 2], 40);
+  const answer = tokensAlone(spec, { vocabSize: VOCABULARY }).tokens;
+  const harness = new EngineHarness({
+    spec: { vocabSize: VOCABULARY, pageTokens: 4, states: { slots: 8, bytes: 1 } },
+    engine: {
+      batch: fixedDrafts(staticBudget(64), 4),
+      drafts: oracleDrafts((of) => (of.id === 0 ? answer : []), 1, VOCABULARY),
+    },
+  });
+  const id = harness.submit(spec);
+  harness.step();
+  harness.step();
+  harness.engine.run();
+  expect(harness.steps.at(-1)!.chunks[0]!.drafted).toBe(4);
+  harness.send("abort", id);
+  harness.step();
+  const known = [...Array.from(spec.promptTokens), ...answer];
+  harness.submit(sequenceSpec(known, 4));
+  harness.finish();
+  // The prompt, a first draft and the token before the second one are computed.
+  expect(harness.outcomes[1]).toMatchObject({ cachedTokens: 8 + 5 + 1, finish: { kind: "length" } });
+});
+
 test("streams with drafts keep their targets on a device whose costs are known", () => {
   const answers = new Map<SequenceId, readonly number[]>();
   const answerOf = (spec: SequenceSpec): readonly number[] => {

@@ -284,55 +284,39 @@ export class Engine {
     all: readonly Sampled[],
   ): void {
     const drawn = all.slice(0, all.length - draft.length);
-    const known = sequence.length;
+    // The device has cut drafts off whose rows are deferred.
+    const checked = all.slice(drawn.length).filter(({ kind }) => kind !== "deferred");
+    const right = sequence.isAborted ? 0 : rightOf(draft, [...drawn.slice(-1), ...checked]);
+    const { kvCache } = this.#table;
     // The device left the last token out, which the next step computes to draw from it.
     const isDeferred = drawn.some(({ kind }) => kind === "deferred");
     const count = isDeferred ? most - 1 : most;
     this.#accounts.chunkEnded(sequence, timed(chunk), isDeferred);
-    this.#table.kvCache.computed(sequence, count);
+    kvCache.computed(sequence, count);
+    const standing = kvCache.checkedDraft(sequence, checked.length, right);
     const failed = drawn.find((one) => one.kind === "failed");
     if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
     else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
-    const drafted = all.slice(drawn.length);
-    const right = draft.length > 0 ? this.#follow(sequence, known, draft, drafted, isPredicted) : 0;
+    if (right > 0) this.#follow(sequence, checked.slice(0, right), standing);
+    if (checked.length > 0) {
+      const told = { sequence: sequence.id, tokens: checked.length, accepted: right };
+      this.#reports.checked(isPredicted ? { ...told, isPredicted } : told);
+      this.#accounts.checked(sequence, checked.length, right);
+    }
+    this.#table.dropDrafts(sequence);
     keepDeviceDraft(sequence, all);
     this.#table.advanced(sequence, 1 + right);
   }
 
-  /**
-   * Keeps the draws after a draft, which follows the first `known` tokens, up to the first that differs from
-   * the next drafted token. Returns the number of right ones.
-   */
-  #follow(
-    sequence: Sequence,
-    known: number,
-    draft: readonly TokenId[],
-    all: readonly Sampled[],
-    isPredicted: boolean,
-  ): number {
-    // The device has cut the rest off.
-    const end = all.findIndex(({ kind }) => kind === "deferred");
-    const drawn = end < 0 ? all : all.slice(0, end);
-    const isOpen = sequence.state === "running" && known < sequence.length;
-    let last = isOpen ? sequence.tokens[known]! : null;
-    let right = 0;
-    for (; right < drawn.length && last === draft[right]; right++) {
-      const one = drawn[right]!;
-      last = one.kind === "token" ? one.token : null;
-    }
-    if (isOpen) this.#table.kvCache.checkedDraft(sequence, drawn.length, right);
-    for (const one of drawn.slice(0, right)) {
+  /** Appends the draws behind right drafts, of which `standing` are computed for good. */
+  #follow(sequence: Sequence, drawn: readonly Sampled[], standing: number): void {
+    assert(sequence.state === "running", "a draft ends before its sequence does");
+    this.#table.kvCache.computed(sequence, standing);
+    for (const one of drawn) {
       if (one.kind === "failed") this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
       else this.#appendAll(sequence, one);
     }
-    if (drawn.length > 0) {
-      const checked = { sequence: sequence.id, tokens: drawn.length, accepted: right };
-      this.#reports.checked(isPredicted ? { ...checked, isPredicted } : checked);
-      this.#accounts.checked(sequence, drawn.length, right);
-    }
-    this.#table.dropDrafts(sequence);
-    return right;
   }
 
   /** Discards an aborted step: its chunks are planned again, after the work that it was aborted for. */
@@ -465,4 +449,14 @@ function largestPrompt({ planned }: PlannedStep): SequenceId | null {
     if (count > (largest?.count ?? 0)) largest = chunk;
   }
   return largest?.sequence.id ?? null;
+}
+
+/** Number of the first tokens of a draft that were drawn. `drawn`: the draw before each of them, and the last one. */
+function rightOf(draft: readonly TokenId[], drawn: readonly Sampled[]): number {
+  let right = 0;
+  for (const one of drawn.slice(0, -1)) {
+    if (one.kind !== "token" || one.token !== draft[right]) break;
+    right += 1;
+  }
+  return right;
 }

@@ -12,11 +12,13 @@ import { openModelFolder } from "../../model/folder.ts";
 import type { Sampling, SequenceId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import { fixedDrafts } from "../../simulation/baselines/fixed-drafts.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 import { writeFamily } from "../reference/families.ts";
 import { type PromptName, type ReferenceModel, referenceModels } from "../reference/models.ts";
+import { oracleDrafts } from "../support/oracle-drafts.ts";
 import { cpuLibrary } from "./library.ts";
 
 const library = cpuLibrary();
@@ -38,7 +40,7 @@ interface Outcome {
 
 /**
  * Runs an engine with `pages` pages, `states` state slots and a budget of `stepTokens` until every sequence
- * has its tokens.
+ * has its tokens. `answers`: the tokens of each, of which most are drafted and some are drafted wrongly.
  */
 function schedule(
   model: Pick<ReferenceModel, "dir">,
@@ -47,6 +49,7 @@ function schedule(
   stepTokens: number,
   wanted: readonly Wanted[],
   states = 0,
+  answers: readonly (readonly TokenId[])[] | null = null,
 ): Outcome {
   const options = { compute, isa: "auto", threads: 1, contextMax: null } as const;
   const loaded = openNativeModel(library, openModelFolder(model.dir), options, () => undefined);
@@ -65,7 +68,11 @@ function schedule(
   const engine = new Engine(
     device,
     new ManualClock(),
-    { batch: staticBudget(stepTokens), integrity: "always" },
+    {
+      batch: answers === null ? staticBudget(stepTokens) : fixedDrafts(staticBudget(stepTokens), 5),
+      integrity: "always",
+      ...(answers === null ? {} : { drafts: oracleDrafts(({ id }) => answers[id]!, 0.8, 100) }),
+    },
     (report) => {
       report.sequences.forEach((sequence, at) => {
         tokens[sequence]!.push(report.tokens[at]!);
@@ -136,6 +143,9 @@ describe.each(referenceModels().map((model) => [model.name, model] as const))("%
     expect(new Set(alone.map((tokens) => tokens.join())).size).toBe(9);
     expect(schedule(model, "bf16", 12, 20, sampled(2)).tokens).toEqual(alone);
     expect(schedule(model, "bf16", 128, 33, sampled(5)).tokens).toEqual(alone);
+    const drafted = schedule(model, "bf16", 128, 33, sampled(3), 0, alone);
+    expect(drafted.tokens).toEqual(alone);
+    expect(drafted.load.acceptedTokensTotal).toBeGreaterThan(50);
   });
 });
 
@@ -162,6 +172,13 @@ describe("with recurrent layers", () => {
       const roomy = schedule(model, "bf16", 128, 33, sampled(5), 32);
       expect(roomy.tokens).toEqual(alone);
       expect(roomy.load.prefixHitTotal).toBeGreaterThan(100);
+      for (const states of [6, 32]) {
+        const drafted = schedule(model, "bf16", 128, 33, sampled(3), states, alone);
+        expect(drafted.tokens).toEqual(alone);
+        const { acceptedTokensTotal, draftTokensTotal } = drafted.load;
+        expect(acceptedTokensTotal).toBeGreaterThan(50);
+        expect(draftTokensTotal).toBeGreaterThan(acceptedTokensTotal);
+      }
     },
   );
 });
