@@ -80,6 +80,8 @@ const statelessChunk = fc.record({
 });
 const chunk: fc.Arbitrary<Chunk> = fc.oneof(
   statelessChunk,
+  statelessChunk.map((plain) => ({ ...plain, next: 7 })),
+  statelessChunk.map((plain) => ({ ...plain, drafts: 3 })),
   fc.tuple(statelessChunk, state).map(([plain, state]) => ({ ...plain, state })),
 );
 const page = fc.nat(63).map((id) => id as PageId);
@@ -112,7 +114,7 @@ function decode(bytes: Uint8Array) {
   const masks = array(6);
   const spans = array(7);
   const saves = array(8);
-  const widths = [4, 1, 12, 1, 20, 2, 1, 4, 2];
+  const widths = [4, 1, 14, 1, 20, 2, 1, 4, 2];
   expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 20));
   expect(uint(1) * 4).toBeLessThanOrEqual(bytes.byteLength);
 
@@ -149,7 +151,7 @@ function decode(bytes: Uint8Array) {
   return {
     moves: Array.from({ length: moves.count }, (_, i) => [0, 1, 2, 3].map((w) => int(moves.at + 4 * i + w))),
     chunks: Array.from({ length: chunks.count }, (_, i) => {
-      const at = chunks.at + 12 * i;
+      const at = chunks.at + 14 * i;
       const words = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((w) => int(at + w));
       const firstSave = savesRead;
       savesRead += int(at + 11);
@@ -162,6 +164,8 @@ function decode(bytes: Uint8Array) {
         adapter,
         secondAt,
         state: [int(at + 9), int(at + 10)],
+        next: int(at + 12),
+        drafts: int(at + 13),
         saves: Array.from({ length: int(at + 11) }, (_, s) =>
           [0, 1].map((w) => int(saves.at + 2 * (firstSave + s) + w)),
         ),
@@ -169,7 +173,7 @@ function decode(bytes: Uint8Array) {
     }),
     savesUnread: saves.count - savesRead,
     spans: Array.from({ length: spans.count }, (_, i) => [0, 1, 2, 3].map((w) => int(spans.at + 4 * i + w))),
-    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 12 * i)),
+    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 14 * i)),
     tokens: tokens.count,
   };
 }
@@ -200,7 +204,7 @@ function wordsOf({ moves, chunks }: Step) {
   });
   return {
     moves: moves.map(({ from, to, count }) => [from as number, to as number, count, 0]),
-    chunks: chunks.map(({ start, tokens, pages, samples, adapter, secondAt = 0, state }) => ({
+    chunks: chunks.map(({ start, tokens, pages, samples, adapter, secondAt = 0, state, next, drafts }) => ({
       start,
       tokens: [...tokens],
       pages: [...pages],
@@ -208,6 +212,8 @@ function wordsOf({ moves, chunks }: Step) {
       adapter,
       secondAt,
       state: [state?.slot ?? -1, state?.from ?? -1] as number[],
+      next: next ?? -1,
+      drafts: drafts ?? 0,
       saves: state?.saves.map(({ count, slot }) => [count, slot as number]) ?? [],
     })),
   };
@@ -288,9 +294,10 @@ describe("a step result", () => {
       adapter: 0,
     })),
   });
+  const limits = { drawsMax: 4, topLogprobsMax: 2, hiddenMax: 3, hiddenSize: 2 };
   /** Result that an engine with room for two alternatives per row writes. */
   const written = (rows: readonly (readonly number[])[], hidden: readonly number[] = []): StepResultBlock => {
-    const result = new StepResultBlock({ drawsMax: 4, topLogprobsMax: 2, hiddenMax: 3, hiddenSize: 2 });
+    const result = new StepResultBlock(limits);
     const view = new DataView(result.bytes.buffer);
     view.setInt32(0, rows.length, true);
     view.setFloat32(4, 12.5, true);
@@ -336,6 +343,26 @@ describe("a step result", () => {
       },
       { kind: "token", sequence: 12 as SequenceId, token: 9, logprobs: null },
     ]);
+  });
+
+  test("has the drafts of a model's head behind the draws that have some", () => {
+    const result = new StepResultBlock({ ...limits, topLogprobsMax: 0, draftsMax: 2 });
+    const ints = new Int32Array(result.bytes.buffer);
+    const reals = new Float32Array(result.bytes.buffer);
+    ints.set([2, 0, 0, 0]);
+    ints.set([0, 7, 0, 0, 0], 4);
+    ints.set([0, 9, 0, 0, 2, 11, 0, 12, 0], 13);
+    reals[19] = -0.5;
+    reals[21] = -2;
+    const [first, second] = result.decode(stepOf([[row(null)], [row(null)]]), {
+      draws: Int32Array.of(0, 1),
+      hidden: noRows,
+    });
+    expect(first).toEqual({ kind: "token", sequence: 10 as SequenceId, token: 7, logprobs: null });
+    expect(second).toMatchObject({
+      token: 9,
+      drafts: { tokens: [11, 12], probabilities: [Math.exp(-0.5), Math.exp(-2)] },
+    });
   });
 
   test("puts rows back into the order of the step", () => {
