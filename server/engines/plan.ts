@@ -159,16 +159,11 @@ function openWithHead(
   if (isAsked && isGpu) refuse("a GPU computes no head that drafts; use --device cpu or --speculate suffix");
   if (isGpu || (!isAsked && speculate !== "auto")) return openModelFolder(dir, ropeScaling);
   try {
-    const folder = openModelFolder(dir, ropeScaling, isAsked ? "required" : "offered");
-    const { head, states } = folder.config.shape;
-    if (head === undefined || states === undefined) return folder;
+    return openModelFolder(dir, ropeScaling, isAsked ? "required" : "offered");
   } catch (error) {
     if (!isAsked || !(error instanceof ModelError)) throw error;
-    refuse(`the model has no whole head that drafts: ${error.message}; use --speculate auto`);
+    return refuse(`the model has no whole head that drafts: ${error.message}; use --speculate auto`);
   }
-  // States are not taken back after a wrong draft.
-  if (isAsked) refuse("a model with recurrent layers checks no drafts; use --speculate auto");
-  return openModelFolder(dir, ropeScaling);
 }
 
 /** Pages and state slots of a plan. */

@@ -39,7 +39,7 @@ function run(
   folder: string,
   hasHead: boolean,
   samplings: readonly Partial<Sampling>[],
-  { pages = 64, isa = "auto" as Isa | "auto" } = {},
+  { pages = 64, states = 0, isa = "auto" as Isa | "auto" } = {},
 ): Outcome {
   const loaded = openNativeModel(
     library,
@@ -56,7 +56,7 @@ function run(
     topLogprobsMax: 0,
   };
   const device = openCpuDevice(library, loaded, {
-    ...{ ...limits, stepDrawsMax: 24 },
+    ...{ ...limits, stepDrawsMax: 24, states },
     ...(hasHead ? { draftsMax: 4 } : {}),
   });
   const tokens: TokenId[][] = samplings.map(() => []);
@@ -96,15 +96,20 @@ const samplings: readonly Partial<Sampling>[] = [
   { temperature: 1, topP: 0.9, presencePenalty: 1, seed: [2, 0] },
 ];
 
-describe.each([["mimo"], ["glm4-moe"], ["deepseek-v3"]])("%s", (name) => {
+describe.each([
+  ["mimo", 0],
+  ["glm4-moe", 0],
+  ["deepseek-v3", 0],
+  ["qwen3-next", 16],
+])("%s", (name, states) => {
   const folder = join(scratch, name);
   writeFamily(name, folder, {}, true);
   learnByRote(folder, 0.4);
 
   test.each([...isas])("on %s the tokens are those without a head, in fewer steps", (isa) => {
     for (const sampling of samplings) {
-      const plain = run(folder, false, [sampling], { isa });
-      const drafted = run(folder, true, [sampling], { isa });
+      const plain = run(folder, false, [sampling], { isa, states });
+      const drafted = run(folder, true, [sampling], { isa, states });
       expect(drafted.tokens).toEqual(plain.tokens);
       expect(drafted.load.acceptedTokensTotal).toBeGreaterThan(0);
       expect(drafted.load.stepsTotal).toBeLessThan(plain.load.stepsTotal);
@@ -112,8 +117,8 @@ describe.each([["mimo"], ["glm4-moe"], ["deepseek-v3"]])("%s", (name) => {
   });
 
   test("beside each other, and preempted for want of pages, they are the same", () => {
-    const plain = run(folder, false, samplings);
-    const drafted = run(folder, true, samplings, { pages: 9 });
+    const plain = run(folder, false, samplings, { states });
+    const drafted = run(folder, true, samplings, { pages: 9, states });
     expect(drafted.tokens).toEqual(plain.tokens);
     expect(drafted.load.preemptionsTotal).toBeGreaterThan(0);
   });

@@ -68,7 +68,6 @@ test.each<object>([
 test.each([
   ["qwen2-yarn", "cpu", false, /qwen2 model, which has no head that drafts tokens; use --speculate auto/],
   ["glm4-moe", "cpu", false, /model\.layers\.3\.\S+: the tensor is missing; use --speculate auto/],
-  ["qwen3-5", "cpu", true, /a model with recurrent layers checks no drafts; use --speculate auto/],
   ["mimo", "emu", true, /a GPU computes no head that drafts; use --device cpu or --speculate suffix/],
   ["mimo", "simulated", true, /the simulated device has no model, and so no head/],
 ] as const)("%s on %s cannot draft: --speculate mtp is refused", async (name, device, hasHead, reason) => {

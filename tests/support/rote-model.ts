@@ -18,7 +18,9 @@ export function learnByRote(folder: string, peak: number): void {
   const { config, tensors } = openModelFolder(folder, null, "required");
   const { vocab, hidden } = config.shape;
   const one = (kind: number): ModelTensor => tensors.find(({ tensor }) => tensor === kind)!;
-  const silent: readonly number[] = [TensorKind.o, TensorKind.down, TensorKind.besideDown];
+  const silent: readonly number[] = [
+    ...[TensorKind.o, TensorKind.down, TensorKind.besideDown, TensorKind.stateO],
+  ];
   for (const tensor of tensors.filter(({ tensor }) => silent.includes(tensor)))
     write(tensor, new Float32Array(tensor.rows * tensor.cols));
   const embedding = read(one(TensorKind.embed));
