@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startProgram } from "./cpu/runs.ts";
-import { startServer } from "./started-server.ts";
+import { startServer, untilStored } from "./started-server.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -22,8 +22,6 @@ if (model === undefined) throw new Error("the model is missing: wanted a GGUF fi
 const tokens = Number(values.tokens);
 const scratch = mkdtempSync(join(tmpdir(), "bunting-restart-"));
 
-/** The thread of the disk tells its counts once a second. */
-const QUIET_MS = 2000;
 /** A word is at least one token, whatever the vocabulary. */
 const words = Array.from({ length: tokens }, (_, i) => `n${(i * 7919) % 9973}`);
 
@@ -63,20 +61,6 @@ async function promptFor(url: string): Promise<string> {
   return words.slice(0, Math.floor((200 * tokens) / promptTokens)).join(" ");
 }
 
-/** Waits until nothing has been stored for a while. */
-async function untilStored(url: string): Promise<void> {
-  let before = -1;
-  for (let now = await stored(url); now !== before || now === 0; now = await stored(url)) {
-    before = now;
-    await Bun.sleep(QUIET_MS);
-  }
-}
-
-async function stored(url: string): Promise<number> {
-  const metrics = await (await fetch(`${url}/metrics`)).text();
-  return Number(/^bunting_kv_disk_total\{.*event="stored".*\} (\d+)/m.exec(metrics)?.[1] ?? 0);
-}
-
 async function ours(): Promise<void> {
   const data = join(scratch, "data");
   const command = [process.execPath, "server/main.ts", "serve", model!, "--kv-disk", "8", "--data", data];
@@ -84,7 +68,7 @@ async function ours(): Promise<void> {
   const prompt = await promptFor(first.target.url);
   print("ours, first turn", await turn(first.target.url, prompt));
   print("ours, from memory", await turn(first.target.url, `${prompt} and then`));
-  await untilStored(first.target.url);
+  await untilStored(first.target);
   process.kill(first.pid, "SIGKILL");
   console.log(`ours, on disk: ${(bytesBelow(data) / 1e6).toFixed(0)} MB`);
   const second = await startServer(command, process.cwd());

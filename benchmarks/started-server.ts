@@ -3,6 +3,8 @@
 import type { Target } from "../server/cli/client.ts";
 
 const SAMPLE_MS = 100;
+/** The thread of the disk tells its counts once a second. */
+const QUIET_MS = 2000;
 const DEVICE_SECONDS = 'bunting_step_seconds_sum{engine="0",part="device"}';
 
 export interface Started {
@@ -46,6 +48,19 @@ function freePort(): number {
 /** Milliseconds that the engine has spent in native code so far. */
 export async function deviceMs(target: Target): Promise<number> {
   return 1000 * metricOf(await (await fetch(`${target.url}/metrics`)).text(), DEVICE_SECONDS);
+}
+
+/** Waits until nothing has been stored on disk for a while. */
+export async function untilStored({ url, apiKey }: Target): Promise<void> {
+  let before = -1;
+  for (;;) {
+    const headers: Record<string, string> = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` };
+    const metrics = await (await fetch(`${url}/metrics`, { headers })).text();
+    const now = Number(/^bunting_kv_disk_total\{.*event="stored".*\} (\d+)/m.exec(metrics)?.[1] ?? 0);
+    if (now > 0 && now === before) return;
+    before = now;
+    await Bun.sleep(QUIET_MS);
+  }
 }
 
 function metricOf(metrics: string, name: string): number {

@@ -1,8 +1,9 @@
 /** Pages on disk: a prompt continues from them with the same bits, in another engine and after a restart. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import fc from "fast-check";
 import type { NativeLibrary } from "../../gpu/native.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
@@ -10,6 +11,8 @@ import type { PagesOf } from "../../scheduler/cache/lower-tier.ts";
 import type { PageId, StateSlot } from "../../scheduler/core.ts";
 import { DiskTier } from "../../server/kv-disk/disk-tier.ts";
 import { familyPrompt, writeFamily } from "../reference/families.ts";
+import { applyDamage, damage } from "../support/damage.ts";
+import { runs } from "../support/property.ts";
 import { sameBits } from "./compare.ts";
 import { cpuLibrary, emulatedLibrary } from "./library.ts";
 import { pageTokens, Rig, type RigOptions } from "./rig.ts";
@@ -166,6 +169,28 @@ describe.each<Way>([
     expect(disk.load(prompt, stream.pages, stream.begins)).toBe(5);
     expect(sameBits(rig.step([{ stream, count: 6 }])[0]!.logits, cold)).toBe(true);
     disk.tier.close();
+    rig.close();
+  });
+
+  test("have the same bits after damage to the files, or are absent", () => {
+    const rig = new Rig(library(), folder, options);
+    fc.assert(
+      fc.property(fc.array(damage, { minLength: 1, maxLength: 3 }), (damages) => {
+        const copy = `${root} damaged`;
+        cpSync(root, copy, { recursive: true });
+        const engine = join(copy, readdirSync(copy)[0]!, "engine-0");
+        for (const one of damages) applyDamage(engine, one);
+        const disk = new Disk(rig, copy);
+        const stream = rig.filled(tokens, 64);
+        const right = disk.load(prompt, stream.pages, stream.begins);
+        if (disk.tier.findState(prompt, 0, 4) === 0) expect(right).toBeLessThan(5);
+        if (right === 5) expect(sameBits(rig.step([{ stream, count: 6 }])[0]!.logits, cold)).toBe(true);
+        rig.free(stream);
+        disk.tier.close();
+        rmSync(copy, { recursive: true });
+      }),
+      runs(10),
+    );
     rig.close();
   });
 

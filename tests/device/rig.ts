@@ -130,8 +130,10 @@ export class Rig {
    */
   filled(tokens: readonly TokenId[], count: number): Stream {
     const pages = Array.from({ length: count / pageTokens }, () => this.#takePage());
-    const begins = this.#model.stateBytes === 0 ? null : this.#takeSlot();
-    return { ...this.stream(tokens), pages, computed: count, begins };
+    const stream = { ...this.stream(tokens), pages, computed: count };
+    if (this.#model.stateBytes === 0) return stream;
+    const begins = this.#takeSlot();
+    return { ...stream, begins, saved: new Map([[count, begins]]) };
   }
 
   stream(tokens: readonly TokenId[]): Stream {
