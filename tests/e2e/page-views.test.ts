@@ -321,6 +321,32 @@ describe.skipIf(chromium === null)("in a browser", () => {
     }
   }, 20_000);
 
+  test.each([8, 64])(
+    "%d engines are below each other and readable",
+    async (engines) => {
+      const many = startTestServer({ engines, stepMs: 10 });
+      const stopMany = load(many, engines);
+      const page = await open(`${many.origin}/#live`);
+      const strips = `[...document.querySelectorAll(".strip")]`;
+      await page.when(
+        `${strips}.length === ${engines} && ${strips}.filter(({ dataset }) => dataset.bars > 0).length > ${engines / 2}`,
+      );
+      const boxes = (await page.evaluate(
+        `${strips}.map((strip) => [strip.clientWidth, strip.clientHeight])`,
+      )) as number[][];
+      for (const [width, height] of boxes) {
+        expect(width).toBeGreaterThan(250);
+        expect(height).toBeGreaterThan(20);
+      }
+      await page.evaluate(`location.hash = "#cache"`);
+      await page.when(`document.querySelectorAll(".panel select option").length === ${engines + 2}`);
+      await page.go("about:blank");
+      await stopMany();
+      await many.close();
+    },
+    30_000,
+  );
+
   test("a key that is not the operator's sees its own requests, and no engines", async () => {
     const keyed = startTestServer({ keys: { keys: ["one", "two"], adminKeys: ["operator"] } });
     const body = { model: "demo", max_tokens: 2, messages: [{ role: "user", content: "A secret." }] };

@@ -518,6 +518,21 @@ describe.skipIf(chromium === null)("in a browser", () => {
     );
   }, 20_000);
 
+  test("a server that is killed mid-answer leaves what came, marked, and the page says so", async () => {
+    const killed = startTestServer({ answers: () => ["word ".repeat(400)], stepMs: 10 });
+    const other = await openWide(killed.origin);
+    await ask("Go on for long.", other);
+    await other.when(`${lastAnswer}?.querySelector(".body").textContent.length > 20`);
+    await killed.close();
+    const note = await other.when(`${isIdle} && document.querySelector(".cut .cut-note")?.textContent`);
+    expect(note).toContain("The server broke off its answer.");
+    await other.when(
+      `document.querySelector("#status p")?.textContent.startsWith("The server cannot be reached.")`,
+    );
+    expect(await other.evaluate(`document.getElementById("send").disabled`)).toBe(true);
+    await other.call("Page.close");
+  }, 20_000);
+
   test("a key that is not the operator's chats", async () => {
     const other = await openWide(server.origin);
     await other.when(`document.getElementById("key")`);
