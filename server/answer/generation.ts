@@ -2,6 +2,7 @@ import type { TokenId } from "../../base/token.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
+import type { Estimate } from "../../scheduler/explain/outlook.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet, SequenceListener, StartedAt, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { CheckedDraft } from "../../scheduler/messages.ts";
@@ -123,6 +124,10 @@ export interface Generation {
   readonly sequences: readonly SequenceId[];
   /** Time by cause of the first sequence that runs; of the one that ended last if none does. Null: none was submitted. */
   readonly story: Story | null;
+  /** True if it has a token, or has ended. */
+  readonly hasBegun: boolean;
+  /** Estimate for its first sequence; null: that does not wait for its first token. */
+  readonly estimate: Estimate | null;
 }
 
 /** Model facts that the generator needs. */
@@ -138,7 +143,7 @@ export interface ModelFacts {
 /** Part of the fleet that the generator uses. */
 export type SequenceRunner = Pick<
   Fleet,
-  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release" | "storyOf"
+  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release" | "storyOf" | "outlook"
 >;
 
 /** Sequences of one prompt, for the fleet. */
@@ -386,6 +391,14 @@ export class RunningGeneration implements Generation, ChoiceListener {
 
   get sequences(): readonly SequenceId[] {
     return this.#choices.flatMap(({ id }) => (id === null ? [] : [id]));
+  }
+
+  get hasBegun(): boolean {
+    return this.#isEnded || this.#choices.some(({ text }) => text.tokens > 0);
+  }
+
+  get estimate(): Estimate | null {
+    return this.sequence === null ? null : this.#fleet.outlook.estimateOf(this.sequence);
   }
 
   get story(): Story | null {

@@ -11,6 +11,7 @@ import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
+import { answerEstimate } from "./estimate.ts";
 import { asking, during, exchangeOf, reportIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
 import { llamaRoutes } from "./llama/routes.ts";
@@ -87,6 +88,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
     { method: "POST", path: "/v1/completions", isPublic: keyed, handler: completions },
+    { method: "POST", path: "/v1/estimate", isPublic: keyed, handler: (call) => estimate(call, deps) },
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
     ...ollamaRoutes(deps, startedSeconds),
@@ -224,6 +226,13 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
   reportIgnored(call, request.ignored);
   return respond(exchangeOf(call, deps), await prepareChat(during(call, deps), request));
+}
+
+async function estimate(call: Call, deps: RouteDeps): Promise<object> {
+  const body = await call.readWork();
+  const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
+  reportIgnored(call, request.ignored);
+  return answerEstimate(during(call, deps), request);
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {

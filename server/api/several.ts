@@ -48,6 +48,7 @@ export interface SeveralDeps {
 const ofModels: readonly (readonly [Route["method"], string])[] = [
   ["POST", "/v1/chat/completions"],
   ["POST", "/v1/completions"],
+  ["POST", "/v1/estimate"],
   ["POST", "/v1/messages"],
   ["POST", "/v1/messages/count_tokens"],
   ["POST", "/v1/responses"],
@@ -75,6 +76,7 @@ const ofModels: readonly (readonly [Route["method"], string])[] = [
 const writers = new Set([
   "/v1/chat/completions",
   "/v1/completions",
+  "/v1/estimate",
   "/v1/messages",
   "/v1/responses",
   "/api/chat",

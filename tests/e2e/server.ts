@@ -213,6 +213,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     links.map((link) => ({ link, spec })),
     {
       clock: realClock,
+    learns: true,
       publicTexts: (options.publicTexts ?? []).flatMap((one) => publicTokens(one, text)),
       onPlacement: (sequence, placement) => {
         placements.note(sequence, placement);
