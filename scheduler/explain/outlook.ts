@@ -8,7 +8,7 @@ import type { BatchPolicy } from "../policy.ts";
 import { Calibration, type Range } from "./calibration.ts";
 import { type EngineOutlook, type Forecast, forecastAll, type SeenSequence } from "./forecast.ts";
 
-/** What a client may know before its answer begins. */
+/** Prediction for a sequence that has no token yet. */
 export interface Estimate {
   /** Sequences that will begin before it. */
   readonly position: number;
@@ -198,7 +198,7 @@ export class Outlook {
     return {
       ...{ id, state, context: promptTokens + drawn, answer: this.#answer(drawn, tokensMax) },
       precedence: objectives[objective].precedence,
-      // Of a prompt that is being computed half is left, on average.
+      // Half of a prompt that is being computed is left, on average.
       left: state === "prompt" ? Math.ceil(left / 2) : left,
       waitedMs: nowMs - placedMs,
     };
