@@ -205,6 +205,7 @@ function requestOf(
   codec: Codec,
 ): GenerationRequest {
   services.lifecycle.expectReady(); // tokenising may have taken a while
+  services.telemetry.ledger.expectWithin(tenant);
   const logprobsMax = codec.logprobsMax ?? (isStream ? null : requestLimits.answerLogprobsMax);
   const options = boundedOptions(asked, prompts, services.generator.contextMax, logprobsMax);
   const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);

@@ -9,6 +9,7 @@ import { factsOf, snapshotOf } from "../http/state.ts";
 import { StateStreams } from "../http/state-stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
+import type { UsageLedger } from "../usage/ledger.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import { answerEstimate } from "./estimate.ts";
@@ -36,6 +37,7 @@ import { responsesRoutes } from "./responses/routes.ts";
 import type { RouteDeps } from "./route-deps.ts";
 import { answerRerank, answerScore, parseRerank, parseScore } from "./score.ts";
 import { targetsOf } from "./targets.ts";
+import { readUsage } from "./usage.ts";
 
 export function routesOf(given: RouteDeps): readonly Route[] {
   const programs = [...given.programModels.keys()];
@@ -84,6 +86,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     },
     { method: "GET", path: "/state/stream", isPublic: keyed, handler: (call) => streams.open(call) },
     ...requestRoutes(deps),
+    usageRoute(telemetry.ledger),
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
@@ -116,6 +119,11 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     ...llamaRoutes(deps),
   ];
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
+}
+
+/** Route of what keys have used. */
+export function usageRoute(ledger: UsageLedger): Route {
+  return { method: "GET", path: "/v1/usage", isPublic: false, handler: (call) => readUsage(call, ledger) };
 }
 
 /** Routes of the records of requests. */
