@@ -86,6 +86,16 @@ export const serverSettings = Object.freeze({
     placeholder: "file",
     sentence: "File of accepted keys, one per line; read again when it changes.",
   }),
+  quota: list({
+    placeholder: "key=tokens",
+    defaultText: "none",
+    sentence:
+      "Tokens that a key may have computed in a day (UTC), as key=tokens or key=tokens/day; further requests get status 429. May be given several times.",
+    item: (typed) => {
+      if (/^.+=\d+(\/day)?$/.test(typed)) return typed;
+      throw new ConfigError(`"${typed}" is no quota: write it as key=tokens or key=tokens/day.`);
+    },
+  }),
   adminKey: list({
     placeholder: "key",
     defaultText: "none; without any key everybody sees everything",

@@ -44,6 +44,7 @@ import { Telemetry, type TelemetryOptions } from "./http/telemetry.ts";
 import { embeddingServed, type ServedModel } from "./request/served-model.ts";
 import type { EngineEvents } from "./running-server.ts";
 import { Encoder } from "./text/encoder.ts";
+import type { UsageLedger } from "./usage/ledger.ts";
 import { version } from "./version.ts";
 
 /** Everything needed to start engines, shared with the rest of the server. */
@@ -173,12 +174,14 @@ export function openTelemetry(
   specs: readonly DeviceSpec[],
   engines: () => RunningEngines | null,
   gap: ThreadGap,
+  ledger: UsageLedger,
 ): Telemetry {
   return new Telemetry({
     modelName,
     version,
     scope,
     specs,
+    ledger,
     log: logRequests ? new RequestLog(console.log) : null,
     loads: () => engines()?.fleet.loads() ?? [],
     predictionErrors: () => engines()?.fleet.estimated.map(({ margin }) => margin ?? 0) ?? [],

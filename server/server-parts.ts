@@ -1,11 +1,14 @@
 /** Parts of a server that follow from its configuration alone. */
 
+import { dirname, join } from "node:path";
 import { ioReason } from "../model/model-error.ts";
 import type { SessionPolicy } from "../scheduler/policy.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { ApiKeys, KeyFileError } from "./http/auth.ts";
 import type { OriginRules } from "./http/origin.ts";
 import type { JobSettings } from "./jobs/service.ts";
+import { ownFolder } from "./own-files.ts";
+import { tenantOfKey, UsageLedger } from "./usage/ledger.ts";
 
 export function jobSettings({
   batchLinesMax,
@@ -29,6 +32,21 @@ export function sessionPolicyOf({ sessions }: Config): SessionPolicy | null {
 
 export function originRules({ host, allowHost, corsOrigin }: Config): OriginRules {
   return { loopbackOnly: isLoopback(host), hosts: allowHost, origins: corsOrigin };
+}
+
+/** Opens the ledger of keys: in the folder that `--data` names, else in memory. */
+export function openLedger({ data, quota }: Pick<Config, "data" | "quota">): UsageLedger {
+  const quotas = quota.map((given) => {
+    const [, key, tokens] = /^(.+)=(\d+)(?:\/day)?$/.exec(given)!;
+    return { tenant: tenantOfKey(key!), tokensPerDay: Number(tokens) };
+  });
+  const path = typeof data === "object" ? join(data.folder, "usage", "index.sqlite") : null;
+  try {
+    if (path !== null) ownFolder(dirname(path));
+    return new UsageLedger(path, quotas);
+  } catch (error) {
+    throw new ConfigError(`The use of keys cannot be kept in ${path}: ${(error as Error).message}.`);
+  }
 }
 
 export function openKeys(config: Config): ApiKeys {

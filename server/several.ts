@@ -50,7 +50,8 @@ import {
 } from "./open-model.ts";
 import { aboutOf } from "./request/served-model.ts";
 import type { EngineEvents, RunningServer, StartEvents } from "./running-server.ts";
-import { jobSettings, openKeys, originRules, sessionPolicyOf } from "./server-parts.ts";
+import { jobSettings, openKeys, openLedger, originRules, sessionPolicyOf } from "./server-parts.ts";
+import type { UsageLedger } from "./usage/ledger.ts";
 import { version } from "./version.ts";
 
 /** A loaded model with the services that its server needs of it. */
@@ -87,6 +88,7 @@ interface Shared {
   readonly responses: KeptResponses;
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
+  readonly ledger: UsageLedger;
   readonly gap: ThreadGap;
   readonly events: EngineEvents;
 }
@@ -138,7 +140,18 @@ export async function startSeveral(
   const gap = new ThreadGap();
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
-  const shared = { config, lifecycle, compiler, responses, cacheRecords, requestRecords, gap, events };
+  const ledger = openLedger(config);
+  const shared = {
+    config,
+    lifecycle,
+    compiler,
+    responses,
+    cacheRecords,
+    requestRecords,
+    ledger,
+    gap,
+    events,
+  };
   const set = new ModelSet<Host>(
     models.map((model) => rowOf(model, shared)),
     { memoryBytes, waitMs: config.modelWaitS * 1000, waitingMax: config.queueMax },
@@ -149,6 +162,7 @@ export async function startSeveral(
     compiler.close();
     json.close();
     gap.close();
+    ledger.close();
   };
   const loadPinned = async (): Promise<void> => {
     for (const { setting } of models.filter((model) => model.setting.isPinned))
@@ -173,7 +187,7 @@ export async function startSeveral(
     room: smallestRoom(models),
   };
   const jobs = store === null ? null : runJobs(store, jobSettings(config), entry);
-  const telemetry = openTelemetry(config, "", "server", [], () => null, gap);
+  const telemetry = openTelemetry(config, "", "server", [], () => null, gap, ledger);
   const present = (): Telemetry[] => models.flatMap((model) => model.telemetry ?? []);
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
@@ -216,6 +230,7 @@ export async function startSeveral(
     responses,
     cacheRecords,
     requestRecords,
+    ledger,
     jobs,
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
@@ -369,12 +384,21 @@ async function loadHost(
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
   const { setting, prepared, text, facts, listed } = model;
-  const { lifecycle: server, compiler, responses, cacheRecords, requestRecords, gap, events } = shared;
+  const {
+    lifecycle: server,
+    compiler,
+    responses,
+    cacheRecords,
+    requestRecords,
+    ledger,
+    gap,
+    events,
+  } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
   const telemetryFor = ({ specs }: RunningEngines): Telemetry =>
-    openTelemetry(config, setting.name, "model", specs, () => model.engines, gap);
+    openTelemetry(config, setting.name, "model", specs, () => model.engines, gap, ledger);
   const watched = await startWatchedEngines(
     config,
     prepared,

@@ -32,7 +32,7 @@ import {
 } from "./open-model.ts";
 import { aboutOf, type ServedModel } from "./request/served-model.ts";
 import type { RunningServer, StartEvents } from "./running-server.ts";
-import { jobSettings, openKeys, originRules, sessionPolicyOf } from "./server-parts.ts";
+import { jobSettings, openKeys, openLedger, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { startSeveral } from "./several.ts";
 import { version } from "./version.ts";
 
@@ -56,8 +56,9 @@ export async function startServer(
   const lifecycle = new Lifecycle("loading");
   const lost = Promise.withResolvers<string>();
   const gap = new ThreadGap();
+  const ledger = openLedger(config);
   const telemetryFor = (engines: RunningEngines): Telemetry =>
-    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, gap);
+    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, gap, ledger);
   const facts = Promise.withResolvers<TextFacts>();
   const watchedEvents: StartEvents = {
     ...events,
@@ -126,6 +127,7 @@ export async function startServer(
       compiler.close();
       json.close();
       gap.close();
+      ledger.close();
       await watched.engines.close();
       return cut;
     },

@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { TokenId } from "../base/token.ts";
 import { type EngineId, type Finish, greedySampling, type SequenceSpec } from "../scheduler/core.ts";
+import type { Estimate } from "../scheduler/explain/outlook.ts";
 import type { Story } from "../scheduler/explain/sequence-story.ts";
 import type { SequenceListener } from "../scheduler/fleet/fleet.ts";
 import type { PlacementReason } from "../scheduler/fleet/placement.ts";
@@ -35,6 +36,8 @@ export class SimulatedClient implements SequenceListener {
   finishedMs = 0;
   /** Its time by cause, once it has ended. */
   story: Story | null = null;
+  /** Estimate at its arrival; null: none was made. */
+  estimate: Estimate | null = null;
   /** Number of times that it was sent to an engine. */
   placements = 0;
   readonly #clock: Clock;

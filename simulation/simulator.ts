@@ -6,6 +6,7 @@ import type { EngineCosts, PartedCostModel } from "../scheduler/cost/cost-model.
 import { OnlineCostModel } from "../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { settingsOf } from "../scheduler/engine/engine-options.ts";
+import type { Estimate } from "../scheduler/explain/outlook.ts";
 import { type EngineLink, Fleet } from "../scheduler/fleet/fleet.ts";
 import type { Placement, PlacementReason } from "../scheduler/fleet/placement.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
@@ -83,6 +84,8 @@ export interface SimulationSetup {
   readonly limitMs?: number;
   /** Called at each end of a call; true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
+  /** Called with each call's estimate at its arrival, and the time of its first token. Absent: none are made. */
+  readonly onEstimate?: (estimate: Estimate, firstMs: number) => void;
   /** Sink of a recording of the run, the head first; for policies that are data. Not with `estimated`. */
   readonly record?: RecordingSink;
 }
@@ -154,6 +157,7 @@ class Simulation implements ClientObserver, HostObserver {
       clock: this.#clock,
       queueMax: QUEUE_MAX,
       publicTexts: setup.publicTexts ?? [],
+      learns: setup.onEstimate !== undefined,
       onPlacement: (_: unknown, { reason }: Placement) => {
         this.#reason = reason;
       },
@@ -239,8 +243,13 @@ class Simulation implements ClientObserver, HostObserver {
     });
     const specs = calls.map(({ spec }) => spec);
     const listeners = calls.map(({ call }) => call);
-    if (calls.length === 1) this.#fleet.submit(specs[0]!, listeners[0]!);
-    else this.#fleet.submitTaskGroup(specs, listeners);
+    const ids =
+      calls.length === 1
+        ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
+        : this.#fleet.submitTaskGroup(specs, listeners);
+    if (this.#setup.onEstimate === undefined) return;
+    for (const [index, { call }] of calls.entries())
+      call.estimate = this.#fleet.outlook.estimateOf(ids[index]!);
     for (const call of listeners) this.#sessions?.submitted(call);
   }
 
@@ -252,6 +261,8 @@ class Simulation implements ClientObserver, HostObserver {
 
   onToken(call: SimulatedClient, token: TokenId, gapMs: number | null): void {
     this.#history.note(call.lastMs, DREW, call.index, token);
+    if (gapMs === null && call.estimate !== null)
+      this.#setup.onEstimate?.(call.estimate, call.lastMs - call.arrivedMs);
     if (gapMs !== null && this.#isWatched(call)) this.#tbt.add(gapMs);
   }
 

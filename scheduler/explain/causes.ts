@@ -63,6 +63,15 @@ export function totalMs(ms: Float64Array): number {
   return sum;
 }
 
+const OWN = (["prompt", "recompute", "decode", "drafts_lost"] as const).map((name) => causeIndex[name]);
+
+/** Milliseconds of steps that a sequence would take alone. */
+export function ownMs(ms: Float64Array): number {
+  let sum = 0;
+  for (const cause of OWN) sum += ms[cause]!;
+  return sum;
+}
+
 /** Adds the vector `more` to `ms`. */
 export function addMs(ms: Float64Array, more: Float64Array): void {
   for (let cause = 0; cause < ms.length; cause++) ms[cause]! += more[cause]!;

@@ -42,7 +42,8 @@ const noSums: Sums = {
  * their way, engines lost, and waits for one that comes back.
  */
 export class SequenceStory {
-  readonly #openedMs: number;
+  /** Time of its submission. */
+  readonly openedMs: number;
   /** Time up to which `#ms` accounts for all. */
   #closedMs: number;
   readonly #ms = new Float64Array(CAUSES);
@@ -56,7 +57,7 @@ export class SequenceStory {
   readonly #engines: EngineId[] = [];
 
   constructor(nowMs: number) {
-    this.#openedMs = nowMs;
+    this.openedMs = nowMs;
     this.#closedMs = nowMs;
   }
 
@@ -93,7 +94,7 @@ export class SequenceStory {
     const running = this.#first === null ? causeIndex.step_in_flight : causeIndex.decode;
     const rest = hasEnded || this.#life === null ? causeIndex.handing_over : running;
     return {
-      openedMs: this.#openedMs,
+      openedMs: this.openedMs,
       atMs: nowMs,
       ms: this.#msAt(nowMs, this.#isPlaced ? rest : this.#between),
       first: this.#first,

@@ -121,6 +121,7 @@ class Play {
         queueMax: QUEUE_MAX,
         publicTexts: [[1, 0, 1, 0, 1, 0, 1, 0, 1]],
         onPlacement: () => {},
+        learns: true,
       },
       write,
     );

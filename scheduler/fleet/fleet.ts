@@ -16,6 +16,7 @@ import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
+import { Outlook } from "../explain/outlook.ts";
 import { SequenceStory, type Story } from "../explain/sequence-story.ts";
 import {
   type CheckedDraft,
@@ -82,6 +83,8 @@ export interface FleetOptions {
   readonly clock: Pick<Clock, "nowMs">;
   /** Most sequences that wait for an engine to come back; one more is rejected with `queueFull`. */
   readonly queueMax: number;
+  /** True if estimates are calibrated by their outcomes, which takes a forecast now and then. */
+  readonly learns: boolean;
   /** Public texts: prompts that begin alike share their pages under all cache salts. */
   readonly publicTexts: readonly (readonly TokenId[])[];
   /**
@@ -96,6 +99,7 @@ const fleetDefaults: FleetOptions = {
   costs: [],
   clock: { nowMs: () => 0 },
   queueMax: engineDefaults.queueMax,
+  learns: false,
   publicTexts: [],
   onPlacement: () => {},
 };
@@ -185,6 +189,8 @@ export class Fleet {
   readonly #held = new Map<SequenceId, EngineId>();
   /** In order of id. */
   readonly #expectations = new Map<SequenceId, Expectation>();
+  /** Predicts when sequences begin and end. */
+  readonly outlook: Outlook;
   #waiting = 0;
   /** The reason for which the last engine was lost. */
   #lostReason = "";
@@ -203,12 +209,11 @@ export class Fleet {
     assert(engines.length > 0, "a fleet has an engine");
     assert(engines.length === 1 || options.clock !== undefined, "a choice of engines needs a clock");
     this.#options = { ...fleetDefaults, ...options };
-    const { policy, costs } = this.#options;
+    const { policy, costs, clock, learns } = this.#options;
     this.#estimated = engines.map((_, index) => new EstimatedCosts(steady(costs[index] ?? unknownCost)));
-    this.#dispatcher = new Dispatcher(
-      policy,
-      engines.map(({ spec }, index) => ({ spec, costs: this.#estimated[index]! })),
-    );
+    const placeable = engines.map(({ spec }, index) => ({ spec, costs: this.#estimated[index]! }));
+    this.#dispatcher = new Dispatcher(policy, placeable);
+    this.outlook = new Outlook({ clock, learns, batch: policy.batch, engines: placeable });
     this.#engines = engines.map(({ link, spec }) => ({
       link,
       load: idleLoad(spec),
@@ -357,6 +362,7 @@ export class Fleet {
     const nowMs = this.#nowMs();
     const state = this.#engines[engine]!;
     state.load = goneOn(report.load, state.loadBefore);
+    this.outlook.reported(engine, report.load);
     const answer = this.#dispatcher.reported(engine, report.load, report.kvEvents);
     if (answer !== null) this.#send(engine, { kind: answer });
     const trial = this.#trial?.id;
@@ -370,6 +376,7 @@ export class Fleet {
       const active = this.#active.get(sequence);
       if (active === undefined) continue;
       this.#dispatcher.started(sequence, cachedTokens, nowMs);
+      this.outlook.started(sequence, cachedTokens);
       active.isStarted = true;
       const at = { engine, matchedTokens, tierTokens };
       if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens, at));
@@ -394,6 +401,7 @@ export class Fleet {
       if (active === undefined) continue;
       const token = report.tokens[i]!;
       this.#dispatcher.drew(active.id);
+      this.outlook.drew(active.id);
       active.drawn.push(token);
       active.isSuspect = false;
       this.#news.push(() => active.listener.onToken(token, report.logprobs?.[i] ?? null));
@@ -551,6 +559,7 @@ export class Fleet {
     active.story.placed(placement.engine, this.#nowMs());
     this.#send(placement.engine, { kind: "submit", sequence: specOf(active) });
     if (active.isPaused) this.#send(placement.engine, { kind: "pause", sequence: id });
+    this.outlook.placed(id, placement.engine, active.spec, active.drawn.length);
   }
 
   #waitOrEnd(active: ActiveSequence): void {
@@ -641,7 +650,9 @@ export class Fleet {
     this.#active.delete(sequence);
     const { engine, spec } = active;
     if (spec.isHeld === true && engine !== null && finish.kind !== "failed") this.#held.set(sequence, engine);
-    this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
+    const isWhole = finish.kind === "stop" || finish.kind === "length";
+    this.#dispatcher.ended(sequence, isWhole);
+    this.outlook.ended(sequence, isWhole);
     const story = active.story.now(this.#nowMs(), true);
     this.#news.push(() => active.listener.onFinish(finish, active.drawn, story));
     if (active === this.#trial) this.#endTrial();

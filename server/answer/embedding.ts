@@ -1,5 +1,6 @@
 import type { Pooling, TokenId } from "../../base/token.ts";
 import { greedySampling, type SequenceId } from "../../scheduler/core.ts";
+import { ownMs } from "../../scheduler/explain/causes.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { failureOf } from "./choice.ts";
@@ -69,6 +70,9 @@ export class Embedding {
     for (let i = 0; i < SUBMITTED_MAX; i++) this.#submitNext();
   }
 
+  /** Time of steps that its texts would have taken alone. */
+  deviceMs = 0;
+
   /** Time by cause of the text that ended last; null: none has. */
   get story(): Story | null {
     return this.#story;
@@ -110,6 +114,7 @@ export class Embedding {
         onFinish: (finish, _, story) => {
           isOpen = false;
           this.#story = story;
+          this.deviceMs += ownMs(story.ms);
           this.#running.delete(index);
           if (finish.kind === "pooled") this.#note(index, finish.hidden);
           else this.#fail(failureOf(finish) ?? { kind: "engineFailed", message: "the text was not pooled" });

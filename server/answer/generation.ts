@@ -2,6 +2,8 @@ import type { TokenId } from "../../base/token.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
+import { ownMs } from "../../scheduler/explain/causes.ts";
+import type { Estimate } from "../../scheduler/explain/outlook.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet, SequenceListener, StartedAt, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { CheckedDraft } from "../../scheduler/messages.ts";
@@ -123,6 +125,12 @@ export interface Generation {
   readonly sequences: readonly SequenceId[];
   /** Time by cause of the first sequence that runs; of the one that ended last if none does. Null: none was submitted. */
   readonly story: Story | null;
+  /** Time of steps that its sequences would have taken alone, up to now. */
+  readonly deviceMs: number;
+  /** True if it has a token, or has ended. */
+  readonly hasBegun: boolean;
+  /** Estimate for its first sequence; null: that does not wait for its first token. */
+  readonly estimate: Estimate | null;
 }
 
 /** Model facts that the generator needs. */
@@ -138,7 +146,7 @@ export interface ModelFacts {
 /** Part of the fleet that the generator uses. */
 export type SequenceRunner = Pick<
   Fleet,
-  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release" | "storyOf"
+  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release" | "storyOf" | "outlook"
 >;
 
 /** Sequences of one prompt, for the fleet. */
@@ -165,6 +173,8 @@ export class RunningGeneration implements Generation, ChoiceListener {
   #isSettled = false;
   #isDone = false;
   #story: Story | null = null;
+  /** Time of steps that its ended sequences would have taken alone. */
+  #deviceMs = 0;
   readonly #account: CacheAccount;
   /** Outcomes by prompt; undefined before its start. */
   readonly #outcomes: (CacheOutcome | undefined)[] = [];
@@ -388,6 +398,23 @@ export class RunningGeneration implements Generation, ChoiceListener {
     return this.#choices.flatMap(({ id }) => (id === null ? [] : [id]));
   }
 
+  get deviceMs(): number {
+    let sum = this.#deviceMs;
+    for (const id of this.#unsettled === 0 ? [] : this.sequences) {
+      const story = this.#fleet.storyOf(id);
+      if (story !== null) sum += ownMs(story.ms);
+    }
+    return sum;
+  }
+
+  get hasBegun(): boolean {
+    return this.#isEnded || this.#choices.some(({ text }) => text.tokens > 0);
+  }
+
+  get estimate(): Estimate | null {
+    return this.sequence === null ? null : this.#fleet.outlook.estimateOf(this.sequence);
+  }
+
   get story(): Story | null {
     for (const { id } of this.#unsettled === 0 ? [] : this.#choices) {
       const story = id === null ? null : this.#fleet.storyOf(id);
@@ -399,6 +426,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
   onDrawn({ place, prompt, text }: Choice, drawn: readonly TokenId[], story: Story): void {
     this.#unsettled -= 1;
     this.#story = story;
+    this.#deviceMs += ownMs(story.ms);
     if (place !== 0) return;
     const past = this.#pasts[prompt] ?? null;
     const turn = this.#turns[prompt] ?? null;

@@ -94,6 +94,7 @@ export async function pool(
   const { lifecycle, cacheSaltFor, telemetry } = exchange.services;
   lifecycle.expectReady(); // tokenising may have taken a while
   const { tenant, signal } = exchange;
+  telemetry.ledger.expectWithin(tenant);
   const cacheSalt = cacheSaltFor(tenant, request.cacheSalt);
   const record = openRecord(exchange, request.inputs.length);
   const embedding = new Embedding(fleet, { ...request, tenant, cacheSalt });
@@ -121,6 +122,8 @@ export async function pool(
     const pooled = await embedding.done;
     const { cachedTokens } = pooled;
     telemetry.countTokens({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 });
+    const used = { promptTokens, cachedTokens, completionTokens: 0, deviceMs: embedding.deviceMs };
+    telemetry.ledger.charge(tenant, { ...used, outcome: "answered" });
     telemetry.countFinished("stop", request.inputs.length);
     telemetry.observeRequest("endToEnd", (performance.now() - exchange.arrivedMs) / 1000);
     record?.ended("answered", null);

@@ -96,6 +96,7 @@ export function lineServices({
     observeRequest: () => {},
     countFinished: () => {},
     countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
+    ledger: telemetry.ledger,
     log: null,
   };
   return { generator, lifecycle, telemetry: counted, cacheSaltFor, recordCache: null, recordRequest: null };

@@ -14,12 +14,13 @@ import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
 import type { ReplyTarget } from "../http/reply.ts";
 import { whenAborted } from "../http/route.ts";
-import { ResponseStream, type StreamLimits } from "../http/stream.ts";
+import { ResponseStream, type StreamLimits, sseFraming } from "../http/stream.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { ReadyChat } from "../request/prompt.ts";
 import { boundedOptions } from "./answer-bounds.ts";
 import type { LookedUp } from "./cache-records.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
+import { etaComment, etaHeader } from "./estimate-text.ts";
 import { namesWith } from "./session-names.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
@@ -175,8 +176,27 @@ async function answerStream(exchange: Exchange, prepared: PreparedRequest): Prom
     clearTimeout(patience);
   }
   const ignored = [...(prepared.ignored ?? []), ...generation.ignored];
-  return withNotes(stream.response(), ignored, cacheText(generation));
+  const cache = cacheText(generation);
+  const response = withNotes(stream.response(), ignored, cache);
+  if (cache !== "" || generation.hasBegun) return response;
+  const { estimate } = generation;
+  if (estimate !== null) response.headers.set("x-bunting-eta", etaHeader(estimate));
+  if (codec.framing === sseFraming) tellWait(generation, stream);
+  return response;
 }
+
+/** Writes comments that say when the answer will begin, until it does. */
+function tellWait(generation: Generation, stream: ResponseStream): void {
+  const tell = (): void => {
+    if (stream.isClosed || generation.hasBegun) clearInterval(ticks);
+    else if (generation.estimate !== null) stream.write(etaComment(generation.estimate));
+  };
+  const ticks = setInterval(tell, WAIT_TOLD_EVERY_MS);
+  tell();
+}
+
+/** Time between two comments to a client that waits for its first token. */
+const WAIT_TOLD_EVERY_MS = 1000;
 
 /** The generation that a request asks for, within the bounds of one answer. */
 function requestOf(
@@ -185,6 +205,7 @@ function requestOf(
   codec: Codec,
 ): GenerationRequest {
   services.lifecycle.expectReady(); // tokenising may have taken a while
+  services.telemetry.ledger.expectWithin(tenant);
   const logprobsMax = codec.logprobsMax ?? (isStream ? null : requestLimits.answerLogprobsMax);
   const options = boundedOptions(asked, prompts, services.generator.contextMax, logprobsMax);
   const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);

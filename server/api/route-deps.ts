@@ -21,7 +21,7 @@ import type { KeptResponses } from "./responses/kept.ts";
 export interface RouteDeps extends PromptServices {
   readonly cacheSaltFor: CacheSaltFor;
   readonly about: ModelAbout;
-  readonly fleet: Pick<Fleet, "loads" | "queue" | "submit" | "abort">;
+  readonly fleet: Pick<Fleet, "loads" | "queue" | "submit" | "abort" | "outlook">;
   readonly keptPrefixes: KeptPrefixes;
   /** Devices of the fleet, by engine. */
   readonly specs: readonly DeviceSpec[];

@@ -9,8 +9,10 @@ import { factsOf, snapshotOf } from "../http/state.ts";
 import { StateStreams } from "../http/state-stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
+import type { UsageLedger } from "../usage/ledger.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
+import { answerEstimate } from "./estimate.ts";
 import { asking, during, exchangeOf, reportIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
 import { llamaRoutes } from "./llama/routes.ts";
@@ -35,6 +37,7 @@ import { responsesRoutes } from "./responses/routes.ts";
 import type { RouteDeps } from "./route-deps.ts";
 import { answerRerank, answerScore, parseRerank, parseScore } from "./score.ts";
 import { targetsOf } from "./targets.ts";
+import { readUsage } from "./usage.ts";
 
 export function routesOf(given: RouteDeps): readonly Route[] {
   const programs = [...given.programModels.keys()];
@@ -83,10 +86,12 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     },
     { method: "GET", path: "/state/stream", isPublic: keyed, handler: (call) => streams.open(call) },
     ...requestRoutes(deps),
+    usageRoute(telemetry.ledger),
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
     { method: "POST", path: "/v1/completions", isPublic: keyed, handler: completions },
+    { method: "POST", path: "/v1/estimate", isPublic: keyed, handler: (call) => estimate(call, deps) },
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
     ...ollamaRoutes(deps, startedSeconds),
@@ -114,6 +119,11 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     ...llamaRoutes(deps),
   ];
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
+}
+
+/** Route of what keys have used. */
+export function usageRoute(ledger: UsageLedger): Route {
+  return { method: "GET", path: "/v1/usage", isPublic: false, handler: (call) => readUsage(call, ledger) };
 }
 
 /** Routes of the records of requests. */
@@ -224,6 +234,13 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
   reportIgnored(call, request.ignored);
   return respond(exchangeOf(call, deps), await prepareChat(during(call, deps), request));
+}
+
+async function estimate(call: Call, deps: RouteDeps): Promise<object> {
+  const body = await call.readWork();
+  const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
+  reportIgnored(call, request.ignored);
+  return answerEstimate(during(call, deps), request);
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {

@@ -10,13 +10,14 @@ import { WaitingStream } from "../http/waiting-stream.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
+import type { UsageLedger } from "../usage/ledger.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { listPrograms } from "./programs/list.ts";
 import { refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
 import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
-import { aliasesOf, jobRoutes, pageRoutes, requestRoutes } from "./routes.ts";
+import { aliasesOf, jobRoutes, pageRoutes, requestRoutes, usageRoute } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
 
 /** A loaded model with its own table of routes. */
@@ -35,6 +36,7 @@ export interface SeveralDeps {
   readonly responses: ResponsesDeps["responses"];
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
+  readonly ledger: UsageLedger;
   readonly jobs: JobService | null;
   readonly metrics: () => Promise<Response>;
   readonly state: (isAdmin: boolean) => object;
@@ -48,6 +50,7 @@ export interface SeveralDeps {
 const ofModels: readonly (readonly [Route["method"], string])[] = [
   ["POST", "/v1/chat/completions"],
   ["POST", "/v1/completions"],
+  ["POST", "/v1/estimate"],
   ["POST", "/v1/messages"],
   ["POST", "/v1/messages/count_tokens"],
   ["POST", "/v1/responses"],
@@ -75,6 +78,7 @@ const ofModels: readonly (readonly [Route["method"], string])[] = [
 const writers = new Set([
   "/v1/chat/completions",
   "/v1/completions",
+  "/v1/estimate",
   "/v1/messages",
   "/v1/responses",
   "/api/chat",
@@ -123,6 +127,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
         : cancelResponse(call, deps),
     ),
     ...requestRoutes(deps),
+    usageRoute(deps.ledger),
     route("GET", oneResponse, (call) => readResponse(call, deps)),
     route("DELETE", oneResponse, (call) => deleteResponse(call, deps)),
     ...(["GET", "POST", "PUT", "DELETE"] as const).map((method) =>

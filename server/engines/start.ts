@@ -233,6 +233,7 @@ class Engines {
       policy,
       costs: started.map(({ ready }) => OnlineCostModel.from(ready.costs)),
       queueMax: options.queueMax ?? engineDefaults.queueMax,
+      learns: true,
       publicTexts,
       onPlacement: (sequence: SequenceId, placement: Placement) =>
         this.#running?.events.onPlacement?.(sequence, placement),

@@ -87,7 +87,10 @@ export function createApp(deps: AppDeps) {
           request,
           ...entries.get(request)!,
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
-          readWork: () => readWork(deps, route, request),
+          readWork: async () => {
+            telemetry.ledger.expectWithin(entries.get(request)!.tenant);
+            return await readWork(deps, route, request);
+          },
           reply: replyTo(request),
           setHeader: (name, value) => {
             added.set(name, value);

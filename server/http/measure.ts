@@ -1,9 +1,13 @@
 import type { AnswerEvent } from "../answer/events.ts";
 import type { Generation, GenerationRequest } from "../answer/generation.ts";
+import type { UsageOutcome } from "../usage/ledger.ts";
 import type { Telemetry } from "./telemetry.ts";
 
 /** Receiver of an answer's measurements. */
-export type AnswerTelemetry = Pick<Telemetry, "observeRequest" | "countFinished" | "countTokens" | "log">;
+export type AnswerTelemetry = Pick<
+  Telemetry,
+  "observeRequest" | "countFinished" | "countTokens" | "ledger" | "log"
+>;
 
 /** Durations of an answer; of several choices, from the first beginning to the last end. */
 export interface AnswerTimes {
@@ -27,6 +31,7 @@ interface ChoiceMeasures {
 /** Measures one answer by its events: the client's waiting times, and the answer's length. */
 export class AnswerMeasures {
   readonly #telemetry: AnswerTelemetry;
+  readonly #tenant: string;
   readonly #arrivedMs: number;
   readonly #loadMs: number;
   readonly #choices: ChoiceMeasures[];
@@ -37,6 +42,7 @@ export class AnswerMeasures {
   /** `arrivedMs`: arrival of the request's head, on the clock of `performance.now()`. */
   constructor(telemetry: AnswerTelemetry, request: GenerationRequest, arrivedMs: number, loadMs = 0) {
     this.#telemetry = telemetry;
+    this.#tenant = request.tenant;
     this.#arrivedMs = arrivedMs;
     this.#loadMs = loadMs;
     this.#choicesOpen = request.prompts.length * request.choices;
@@ -60,7 +66,7 @@ export class AnswerMeasures {
   }
 
   /** Reads `answer.usage` only at the end, since that computes it. */
-  note(event: AnswerEvent, answer: Pick<Generation, "usage">): void {
+  note(event: AnswerEvent, answer: Pick<Generation, "usage" | "deviceMs">): void {
     const nowMs = performance.now();
     if (event.kind === "delta") this.#delta(event.choice, event.tokens.length, nowMs);
     else if (event.kind === "started") {
@@ -74,6 +80,8 @@ export class AnswerMeasures {
         this.#failed(event.failure.kind === "aborted" && event.failure.by !== "server");
       const { usage } = answer;
       this.#telemetry.countTokens(usage);
+      const { deviceMs } = answer;
+      this.#telemetry.ledger.charge(this.#tenant, { ...usage, deviceMs, outcome: outcomeOf(event) });
       this.#ended(usage.completionTokens, nowMs);
     }
   }
@@ -113,4 +121,9 @@ export class AnswerMeasures {
   #observeSeconds(name: Parameters<Telemetry["observeRequest"]>[0], ms: number): void {
     this.#telemetry.observeRequest(name, ms / 1000);
   }
+}
+
+function outcomeOf(event: AnswerEvent): UsageOutcome {
+  if (event.kind !== "failed") return "answered";
+  return event.failure.kind === "aborted" && event.failure.by === "reader" ? "cancelled" : "failed";
 }

@@ -78,6 +78,11 @@ export class ResponseStream implements TextSource {
     else reply.signal.addEventListener("abort", () => this.#disconnected(), { once: true });
   }
 
+  /** True once the text has ended, or nobody reads it. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
   /** The response. Its headers are sent at once, before any text. */
   response(): Response {
     if (!this.#isClosed)

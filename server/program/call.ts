@@ -25,7 +25,9 @@ export interface CallServices extends PromptServices {
    */
   readonly turns: Turns;
   /** Called for every generation of a call; the returned function receives its events. */
-  measure(request: GenerationRequest): (event: AnswerEvent, generation: Pick<Generation, "usage">) => void;
+  measure(
+    request: GenerationRequest,
+  ): (event: AnswerEvent, generation: Pick<Generation, "usage" | "deviceMs">) => void;
 }
 
 /** Events of a call, in order; `ended` or `failed` is the last, unless the call was dropped. */

@@ -58,7 +58,7 @@ export class FleetRig {
     const members = this.#places.map(({ link, device }) => ({ link, spec: device.spec }));
     const options = {
       ...{ policy: ours(), costs: this.#places.map(newCosts), clock: this.#clock },
-      ...{ queueMax, publicTexts: [], onPlacement: () => {} },
+      ...{ queueMax, publicTexts: [], onPlacement: () => {}, learns: false },
     };
     this.#fleet = new RecordedFleet(members, options, write);
     for (const place of this.#places) this.#begin(place);

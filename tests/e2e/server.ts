@@ -39,6 +39,7 @@ import type { HostLimits } from "../../server/program/limits.ts";
 import type { Programs } from "../../server/program/programs.ts";
 import { aboutOf } from "../../server/request/served-model.ts";
 import { Encoder } from "../../server/text/encoder.ts";
+import type { UsageLedger } from "../../server/usage/ledger.ts";
 import { fillFormOf } from "../../text/fill.ts";
 import { publicTokens, textVocabulary } from "../../text/model-text.ts";
 import { ChatTemplate } from "../../text/template.ts";
@@ -107,6 +108,8 @@ export interface TestServerOptions {
   readonly scoreWeights?: Float32Array;
   /** True if the model has no vocabulary projection. */
   readonly isHeadless?: boolean;
+  /** Ledger of keys; absent: one in memory, without quotas. */
+  readonly ledger?: UsageLedger;
 }
 
 export interface TestServer {
@@ -213,6 +216,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     links.map((link) => ({ link, spec })),
     {
       clock: realClock,
+      learns: true,
       publicTexts: (options.publicTexts ?? []).flatMap((one) => publicTokens(one, text)),
       onPlacement: (sequence, placement) => {
         placements.note(sequence, placement);
@@ -228,6 +232,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     loads: () => fleet.loads(),
     predictionErrors: () => specs.map(() => 0.05),
     gap: () => gap.worst,
+    ...(options.ledger === undefined ? {} : { ledger: options.ledger }),
     metricsKeptMs: 0, // tests read what has just been counted
   });
   const lifecycle = new Lifecycle();

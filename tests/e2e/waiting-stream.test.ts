@@ -19,6 +19,7 @@ import { HttpServer } from "../../server/http/server.ts";
 import { ResponseStream, sseFraming } from "../../server/http/stream.ts";
 import { Telemetry } from "../../server/http/telemetry.ts";
 import { ModelSet, type OnLoading } from "../../server/models/model-set.ts";
+import { UsageLedger } from "../../server/usage/ledger.ts";
 
 /** Load that the test ends. */
 interface Load {
@@ -100,6 +101,7 @@ beforeAll(() => {
     >[0]["models"],
     answersToAny: false,
     requestRecords: new RequestRecords(),
+    ledger: new UsageLedger(null),
     lifecycle,
     version: "0",
     responses,

@@ -3,6 +3,7 @@ import { atOnce } from "../../../base/time-slice.ts";
 import { startTestServer } from "../../../tests/e2e/server.ts";
 import { noDefaults } from "../../../tests/support/served-model.ts";
 import { defaultHttpLimits } from "../../http/limits.ts";
+import { UsageLedger } from "../../usage/ledger.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
 import { answerProgram } from "./answer.ts";
@@ -13,7 +14,13 @@ import { valueOfWhenSettled } from "./variables.ts";
 test("a client that is gone before its program begins has nothing computed, and waits for no value", async () => {
   const server = startTestServer();
   const { generator, lifecycle, programs } = server;
-  const telemetry = { observeRequest: () => {}, countFinished: () => {}, countTokens: () => {}, log: null };
+  const telemetry = {
+    observeRequest: () => {},
+    countFinished: () => {},
+    countTokens: () => {},
+    log: null,
+    ledger: new UsageLedger(null),
+  };
   const exchange: Exchange = {
     requestId: "",
     signal: AbortSignal.abort(),

@@ -1,0 +1,42 @@
+/** GET /v1/usage: what keys have used, in the shape of OpenAI's usage of completions. */
+import { badRequest, quote } from "../http/errors.ts";
+import type { Call } from "../http/route.ts";
+import type { UsageLedger, UsageRow } from "../usage/ledger.ts";
+
+const DAYS_DEFAULT = 7;
+const DAYS_MAX = 366;
+const DAY_S = 86_400;
+
+/** Use by day and key, days without any left out. A key sees its own, an operator's all. */
+export function readUsage({ request, tenant, isAdmin }: Call, ledger: UsageLedger): object {
+  const given = new URL(request.url).searchParams.get("days");
+  const days = given === null ? DAYS_DEFAULT : Number(given);
+  if (!Number.isInteger(days) || days < 1 || days > DAYS_MAX)
+    throw badRequest(`days must be an integer from 1 to ${DAYS_MAX}, but is ${quote(given)}`, "days");
+  const byDay = Map.groupBy(ledger.rows(isAdmin ? null : tenant, days), ({ day }) => day);
+  const data = [...byDay].map(([day, rows]) => ({
+    object: "bucket",
+    start_time: day * DAY_S,
+    end_time: (day + 1) * DAY_S,
+    results: rows.map(resultOf),
+  }));
+  return { object: "page", data, has_more: false, next_page: null };
+}
+
+function resultOf(row: UsageRow): object {
+  return {
+    object: "organization.usage.completions.result",
+    input_tokens: row.promptTokens,
+    input_cached_tokens: row.cachedTokens,
+    output_tokens: row.completionTokens,
+    num_model_requests: row.answered + row.failed + row.cancelled,
+    api_key_id: row.tenant === "" ? null : row.tenant.slice(0, 16),
+    bunting: {
+      computed_tokens: row.promptTokens - row.cachedTokens,
+      device_ms: Math.round(row.deviceMs),
+      answered: row.answered,
+      failed: row.failed,
+      cancelled: row.cancelled,
+    },
+  };
+}

@@ -1,0 +1,158 @@
+/** Ledger of what each key has used, by day (UTC). */
+import { Database } from "bun:sqlite";
+import { createHash } from "node:crypto";
+import { ApiError } from "../http/errors.ts";
+import { ownDatabase } from "../own-files.ts";
+
+/** End of a request. */
+export type UsageOutcome = "answered" | "failed" | "cancelled";
+
+/** Use of one request. */
+export interface UsageEntry {
+  readonly outcome: UsageOutcome;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** Device time that its steps would have taken alone. */
+  readonly deviceMs: number;
+}
+
+/** Use of one key on one day. */
+export interface UsageRow {
+  readonly tenant: string;
+  /** Days since 1970, UTC. */
+  readonly day: number;
+  answered: number;
+  failed: number;
+  cancelled: number;
+  promptTokens: number;
+  cachedTokens: number;
+  completionTokens: number;
+  deviceMs: number;
+}
+
+/** Most tokens of a key on a day, prompts and answers together; cached ones do not count. */
+export interface Quota {
+  readonly tenant: string;
+  readonly tokensPerDay: number;
+}
+
+const DAY_MS = 86_400_000;
+/** Days that are kept. */
+const DAYS_KEPT = 400;
+const FLUSH_MS = 1000;
+
+const table = `CREATE TABLE IF NOT EXISTS usage (
+  tenant TEXT NOT NULL, day INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (tenant, day)
+) WITHOUT ROWID`;
+
+/** Tenant of a key, as the key check names it (http/auth.ts). */
+export function tenantOfKey(key: string): string {
+  return createHash("sha256").update(`owner ${key}`).digest("hex");
+}
+
+/** Counts use, in a file or in memory, and refuses keys that have used up their quota of the day. */
+export class UsageLedger {
+  readonly #database: Database;
+  readonly #quotas: ReadonlyMap<string, number>;
+  readonly #nowMs: () => number;
+  /** Rows of today by tenant. */
+  readonly #today = new Map<string, UsageRow>();
+  readonly #changed = new Set<UsageRow>();
+  #flush: ReturnType<typeof setTimeout> | undefined;
+
+  /** `path` null: in memory. Throws if the file is unusable. */
+  constructor(path: string | null, quotas: readonly Quota[] = [], nowMs: () => number = () => Date.now()) {
+    if (path !== null) ownDatabase(path);
+    this.#database = new Database(path ?? ":memory:", { create: true, readwrite: true });
+    this.#database.run("PRAGMA journal_mode = WAL");
+    this.#database.run(table);
+    this.#quotas = new Map(quotas.map(({ tenant, tokensPerDay }) => [tenant, tokensPerDay]));
+    this.#nowMs = nowMs;
+    this.#database.run("DELETE FROM usage WHERE day < ?", [this.#day - DAYS_KEPT]);
+  }
+
+  /** Adds a request's use to its key. */
+  charge(tenant: string, entry: UsageEntry): void {
+    const row = this.#rowOf(tenant);
+    row[entry.outcome] += 1;
+    row.promptTokens += entry.promptTokens;
+    row.cachedTokens += entry.cachedTokens;
+    row.completionTokens += entry.completionTokens;
+    row.deviceMs += entry.deviceMs;
+    this.#changed.add(row);
+    this.#flush ??= setTimeout(() => this.flush(), FLUSH_MS);
+  }
+
+  /** Throws 429 if the key has used up its quota of today. */
+  expectWithin(tenant: string): void {
+    const most = this.#quotas.get(tenant);
+    if (most === undefined) return;
+    const { promptTokens, cachedTokens, completionTokens } = this.#rowOf(tenant);
+    const used = promptTokens - cachedTokens + completionTokens;
+    if (used < most) return;
+    const endMs = (this.#day + 1) * DAY_MS;
+    const message = `this key has used ${used} tokens today, and its quota is ${most} a day; it begins anew at ${new Date(endMs).toISOString().slice(0, 16)}Z`;
+    throw new ApiError(429, "rate_limit_error", message, {
+      apiCode: "insufficient_quota",
+      retryAfterSeconds: Math.max(1, Math.ceil((endMs - this.#nowMs()) / 1000)),
+      shouldRetry: false,
+    });
+  }
+
+  /** Use of the last `days` days, oldest first. `tenant` null: of all keys. */
+  rows(tenant: string | null, days: number): readonly UsageRow[] {
+    this.flush();
+    const rows = this.#database
+      .query<{ readonly record: string }, [number]>(
+        "SELECT record FROM usage WHERE day > ? ORDER BY day, tenant",
+      )
+      .all(this.#day - days)
+      .map(({ record }) => JSON.parse(record) as UsageRow);
+    return tenant === null ? rows : rows.filter((row) => row.tenant === tenant);
+  }
+
+  /** Writes changes. A failure is logged, and the counts stay in memory. */
+  flush(): void {
+    clearTimeout(this.#flush);
+    this.#flush = undefined;
+    try {
+      this.#database.transaction(() => {
+        for (const row of this.#changed)
+          this.#database.run("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", [
+            row.tenant,
+            row.day,
+            JSON.stringify(row),
+          ]);
+      })();
+      this.#changed.clear();
+    } catch (error) {
+      console.error(`the use of keys is not kept: ${String(error)}`);
+    }
+  }
+
+  close(): void {
+    this.flush();
+    this.#database.close();
+  }
+
+  get #day(): number {
+    return Math.floor(this.#nowMs() / DAY_MS);
+  }
+
+  #rowOf(tenant: string): UsageRow {
+    const day = this.#day;
+    const known = this.#today.get(tenant);
+    if (known?.day === day) return known;
+    const kept = this.#database
+      .query<{ readonly record: string }, [string, number]>(
+        "SELECT record FROM usage WHERE tenant = ? AND day = ?",
+      )
+      .get(tenant, day);
+    const counts = { answered: 0, failed: 0, cancelled: 0, promptTokens: 0, cachedTokens: 0 };
+    const row: UsageRow =
+      kept === null ? { tenant, day, ...counts, completionTokens: 0, deviceMs: 0 } : JSON.parse(kept.record);
+    this.#today.set(tenant, row);
+    return row;
+  }
+}
