@@ -9,7 +9,7 @@ import { factsOf, snapshotOf } from "../http/state.ts";
 import { StateStreams } from "../http/state-stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
-import type { UsageLedger } from "../usage/ledger.ts";
+import type { KeyUse } from "../usage/use.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import { answerEstimate } from "./estimate.ts";
@@ -122,7 +122,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
 }
 
 /** Route of what keys have used. */
-export function usageRoute(ledger: UsageLedger): Route {
+export function usageRoute(ledger: KeyUse): Route {
   return { method: "GET", path: "/v1/usage", isPublic: false, handler: (call) => readUsage(call, ledger) };
 }
 

@@ -10,7 +10,7 @@ import { WaitingStream } from "../http/waiting-stream.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
-import type { UsageLedger } from "../usage/ledger.ts";
+import type { KeyUse } from "../usage/use.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { listPrograms } from "./programs/list.ts";
@@ -36,7 +36,7 @@ export interface SeveralDeps {
   readonly responses: ResponsesDeps["responses"];
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
-  readonly ledger: UsageLedger;
+  readonly ledger: KeyUse;
   readonly jobs: JobService | null;
   readonly metrics: () => Promise<Response>;
   readonly state: (isAdmin: boolean) => object;

@@ -1,14 +1,14 @@
 /** GET /v1/usage: what keys have used, in the shape of OpenAI's usage of completions. */
 import { badRequest, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
-import type { UsageLedger, UsageRow } from "../usage/ledger.ts";
+import type { KeyUse, UsageRow } from "../usage/use.ts";
 
 const DAYS_DEFAULT = 7;
 const DAYS_MAX = 366;
 const DAY_S = 86_400;
 
 /** Use by day and key, days without any left out. A key sees its own, an operator's all. */
-export function readUsage({ request, tenant, isAdmin }: Call, ledger: UsageLedger): object {
+export function readUsage({ request, tenant, isAdmin }: Call, ledger: KeyUse): object {
   const given = new URL(request.url).searchParams.get("days");
   const days = given === null ? DAYS_DEFAULT : Number(given);
   if (!Number.isInteger(days) || days < 1 || days > DAYS_MAX)

@@ -1,6 +1,6 @@
 import type { AnswerEvent } from "../answer/events.ts";
 import type { Generation, GenerationRequest } from "../answer/generation.ts";
-import type { UsageOutcome } from "../usage/ledger.ts";
+import type { UsageOutcome } from "../usage/use.ts";
 import type { Telemetry } from "./telemetry.ts";
 
 /** Receiver of an answer's measurements. */

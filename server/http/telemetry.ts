@@ -8,7 +8,7 @@ import type { SessionObserver } from "../../scheduler/session/session-keeper.ts"
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
-import { UsageLedger } from "../usage/ledger.ts";
+import type { KeyUse } from "../usage/use.ts";
 import { AnswerHistogram, type BucketCounts } from "./answer-histogram.ts";
 import type { RequestLog } from "./request-log.ts";
 import { processMetrics, Scrape } from "./scrape.ts";
@@ -204,8 +204,8 @@ export interface TelemetryOptions {
   readonly specs: readonly DeviceSpec[];
   /** Absent: requests are not logged. */
   readonly log?: RequestLog | null;
-  /** Ledger of keys; absent: one in memory. */
-  readonly ledger?: UsageLedger;
+  /** Ledger of keys. */
+  readonly ledger: KeyUse;
   /** Current loads, by engine id. */
   readonly loads: () => readonly EngineLoad[];
   /** Deviation of each engine's steps from their prediction, by engine id: see OnlineCostModel's margin. */
@@ -221,7 +221,7 @@ export type Work = "requests" | "jobs";
 
 export class Telemetry {
   readonly log: RequestLog | null;
-  readonly ledger: UsageLedger;
+  readonly ledger: KeyUse;
   readonly #registry = new Registry();
   readonly #registers = [this.#registry];
   readonly #scrape: Scrape;
@@ -249,7 +249,7 @@ export class Telemetry {
     if (scope === "model") this.#registry.setDefaultLabels({ model_name: modelName });
     this.#scrape = new Scrape(() => this.#registry.metrics(), metricsKeptMs);
     this.log = log ?? null;
-    this.ledger = ledger ?? new UsageLedger(null);
+    this.ledger = ledger;
     this.#modelName = modelName;
     // The fleet chooses a request's engine, so the label is "all"; with one engine it is known.
     this.#answerLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };

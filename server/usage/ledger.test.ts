@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ApiError } from "../http/errors.ts";
-import { type UsageEntry, UsageLedger } from "./ledger.ts";
+import { UsageLedger } from "./ledger.ts";
+import type { UsageEntry } from "./use.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-ledger-"));
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));

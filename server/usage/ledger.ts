@@ -3,39 +3,7 @@ import { Database } from "bun:sqlite";
 import { createHash } from "node:crypto";
 import { ApiError } from "../http/errors.ts";
 import { ownDatabase } from "../own-files.ts";
-
-/** End of a request. */
-export type UsageOutcome = "answered" | "failed" | "cancelled";
-
-/** Use of one request. */
-export interface UsageEntry {
-  readonly outcome: UsageOutcome;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
-  /** Device time that its steps would have taken alone. */
-  readonly deviceMs: number;
-}
-
-/** Use of one key on one day. */
-export interface UsageRow {
-  readonly tenant: string;
-  /** Days since 1970, UTC. */
-  readonly day: number;
-  answered: number;
-  failed: number;
-  cancelled: number;
-  promptTokens: number;
-  cachedTokens: number;
-  completionTokens: number;
-  deviceMs: number;
-}
-
-/** Most tokens of a key on a day, prompts and answers together; cached ones do not count. */
-export interface Quota {
-  readonly tenant: string;
-  readonly tokensPerDay: number;
-}
+import type { KeyUse, Quota, UsageEntry, UsageRow } from "./use.ts";
 
 const DAY_MS = 86_400_000;
 /** Days that are kept. */
@@ -52,7 +20,7 @@ export function tenantOfKey(key: string): string {
 }
 
 /** Counts use, in a file or in memory, and refuses keys that have used up their quota of the day. */
-export class UsageLedger {
+export class UsageLedger implements KeyUse {
   readonly #database: Database;
   readonly #quotas: ReadonlyMap<string, number>;
   readonly #nowMs: () => number;

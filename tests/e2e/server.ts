@@ -39,7 +39,7 @@ import type { HostLimits } from "../../server/program/limits.ts";
 import type { Programs } from "../../server/program/programs.ts";
 import { aboutOf } from "../../server/request/served-model.ts";
 import { Encoder } from "../../server/text/encoder.ts";
-import type { UsageLedger } from "../../server/usage/ledger.ts";
+import { UsageLedger } from "../../server/usage/ledger.ts";
 import { fillFormOf } from "../../text/fill.ts";
 import { publicTokens, textVocabulary } from "../../text/model-text.ts";
 import { ChatTemplate } from "../../text/template.ts";
@@ -232,7 +232,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     loads: () => fleet.loads(),
     predictionErrors: () => specs.map(() => 0.05),
     gap: () => gap.worst,
-    ...(options.ledger === undefined ? {} : { ledger: options.ledger }),
+    ledger: options.ledger ?? new UsageLedger(null),
     metricsKeptMs: 0, // tests read what has just been counted
   });
   const lifecycle = new Lifecycle();

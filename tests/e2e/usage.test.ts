@@ -1,4 +1,4 @@
-/** What keys have used: on every wire format, by key, and up to a quota. */
+/** Use of keys: on every wire format, by key, and up to a quota. */
 import { afterEach, expect, test } from "bun:test";
 import { tenantOfKey, UsageLedger } from "../../server/usage/ledger.ts";
 import { chatBody, post, startTestServer, type TestServer, type TestServerOptions } from "./server.ts";

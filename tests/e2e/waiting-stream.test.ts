@@ -86,6 +86,7 @@ const responses = new KeptResponses(null);
 beforeAll(() => {
   const lifecycle = new Lifecycle();
   const telemetry = new Telemetry({
+    ledger: new UsageLedger(null),
     modelName: "",
     version: "0",
     scope: "server",
