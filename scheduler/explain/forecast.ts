@@ -41,6 +41,8 @@ export interface Forecast {
 
 /** Most steps that are looked ahead; the rest of a longer wait is taken to pass as fast. */
 const STEPS_MAX = 400;
+/** Most chunks of prompts in all of these. */
+const CHUNKS_MAX = 16_000;
 /** Tokens by which the price of a prompt's token is measured. */
 const PROBE_TOKENS = 512;
 /** Fewest prompt tokens of a step. */
@@ -80,7 +82,8 @@ export function forecastAll(outlook: EngineOutlook, target: number | null = null
   const places = new Map(waiting.map(({ id }, place) => [id, place]));
   let step = 0;
   let begun = 0;
-  for (let round = 0; round < STEPS_MAX; round++) {
+  let chunks = 0;
+  for (let round = 0; round < STEPS_MAX && chunks < CHUNKS_MAX; round++) {
     while (begun < waiting.length && prompts.length + answers.length < sequencesMax) {
       const next = waiting[begun]!;
       const needed = Math.ceil(next.left / pageTokens);
@@ -94,6 +97,7 @@ export function forecastAll(outlook: EngineOutlook, target: number | null = null
     const decodesMs = decodes === 0 ? 0 : costs.stepMs({ prompts: [], decodes, decodeContext: context });
     if (prompts.length > 0) {
       const shapes = fill(outlook, prompts, { decodes, context, decodesMs });
+      chunks += shapes.length;
       nowMs += costs.stepMs({ prompts: shapes, decodes, decodeContext: context });
       step += 1;
     } else if (decodes > 0) {

@@ -121,7 +121,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
 }
 
-/** Route of what keys have used. */
+/** Route of the use of keys. */
 export function usageRoute(ledger: KeyUse): Route {
   return { method: "GET", path: "/v1/usage", isPublic: false, handler: (call) => readUsage(call, ledger) };
 }

@@ -1,4 +1,4 @@
-/** GET /v1/usage: what keys have used, in the shape of OpenAI's usage of completions. */
+/** GET /v1/usage: the use of keys, in the shape of OpenAI's usage of completions. */
 import { badRequest, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
 import type { KeyUse, UsageRow } from "../usage/use.ts";

@@ -1,4 +1,4 @@
-/** Ledger of what each key has used, by day (UTC). */
+/** Ledger of the use of each key, by day (UTC). */
 import { Database } from "bun:sqlite";
 import { createHash } from "node:crypto";
 import { ApiError } from "../http/errors.ts";
