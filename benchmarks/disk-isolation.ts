@@ -1,5 +1,5 @@
 /**
- * Whether the time to the first token tells a key what another key has on disk. Key `a` asks texts, the server is
+ * Tells whether the time to the first token tells a key what another key has on disk. Key `a` asks texts, the server is
  * killed and started again, and key `b` asks the same texts, and texts that nobody has asked: the two should not
  * differ. As a control, `a` asks others of its texts, whose times should be shorter. Medians, and the rank test of
  * Mann and Whitney.
