@@ -3,7 +3,7 @@ import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Quantiles } from "./recent-quantiles.ts";
-import type { JobsSnapshot, PlacementSnapshot, ServerFacts } from "./state.ts";
+import type { JobsSnapshot, PlacementSnapshot, ServerFacts, Snapshot } from "./state.ts";
 
 /** Parts of the state that a client asks for. */
 export const stateViews = ["facts", "live", "cache"] as const;
@@ -39,6 +39,8 @@ export interface LiveNow {
   /** The last placements, newest first. */
   readonly placements: readonly PlacementSnapshot[];
   readonly jobs: JobsSnapshot | null;
+  /** Tokens computed for answers that have ended, of requests and of jobs. */
+  readonly computed: Snapshot["computed"];
 }
 
 export interface EngineNow {

@@ -142,7 +142,7 @@ class Look {
 
   #live(): LiveNow {
     const { snapshot, activities, queue, latencies } = this.#sources;
-    const { timeMs, engines, placements, jobs } = snapshot();
+    const { timeMs, engines, placements, jobs, computed } = snapshot();
     const logs = activities();
     const steps = logs.flatMap((log, at) => this.#steps(log, at, engines.length));
     const counts = latencies();
@@ -161,6 +161,7 @@ class Look {
       betweenTokens: this.#betweenTokens.look(counts.map(({ betweenTokens }) => betweenTokens)),
       placements: placements.slice(0, PLACEMENTS_SHOWN),
       jobs,
+      computed,
     };
   }
 

@@ -110,13 +110,16 @@ test.skipIf(chromium === null)(
     await client.completions.create({ model: "demo", prompt: "Hello.", max_tokens: 40 });
     const { id } = await beginMany(client, 400, 8);
     const browser = await Browser.start(chromium!);
-    const page = await browser.open(running.origin);
-    const shares = "/1 job with (\\d+) % of all tokens, requests with (\\d+) %/";
-    const glance = `document.getElementById("glance").textContent`;
-    const shown = (await page.when(`${shares}.exec(${glance})?.slice(1).map(Number)`)) as [number, number];
+    const page = await browser.open(`${running.origin}/#live`);
+    const tile = `document.querySelector(".tile:has([data-field=jobs])")`;
+    const shares = "/^(\\d+) % of all tokens, requests (\\d+) %$/";
+    const shown = (await page.when(
+      `${shares}.exec(${tile}?.querySelector(".hint").textContent)?.slice(1).map(Number)`,
+    )) as [number, number];
     expect(shown[0] + shown[1]).toBe(100);
+    expect(await page.evaluate(`document.querySelector("[data-field=jobs]").textContent`)).toBe("1");
     await client.batches.cancel(id);
-    await page.when(`${glance} !== "" && !${glance}.includes("job")`);
+    await page.when(`document.querySelector(".tile") !== null && ${tile} === null`);
     await browser.close();
   },
   60_000,

@@ -58,7 +58,7 @@ function Now({ view }: { readonly view: LiveView }): VNode {
 }
 
 function Tiles({ view }: { readonly view: LiveView }): VNode {
-  const { engines, points, firstToken, betweenTokens, targetMs, jobs } = view;
+  const { engines, points, firstToken, betweenTokens, targetMs, jobs, computed } = view;
   const sum = (read: (load: LiveView["engines"][number]["load"]) => number) =>
     engines.reduce((total, { load }) => total + read(load), 0);
   const drafted = sum((load) => load.draftTokensTotal);
@@ -112,7 +112,7 @@ function Tiles({ view }: { readonly view: LiveView }): VNode {
         />
       )}
       {jobs !== null && jobs.active > 0 && (
-        <Tile name="Jobs" value={String(jobs.active)} note={`${jobs.linesRunning} lines running`} />
+        <Tile name="Jobs" field="jobs" value={String(jobs.active)} note={sharesOf(computed)} />
       )}
     </dl>
   );
@@ -185,6 +185,14 @@ function Placements({ view: { placements } }: { readonly view: LiveView }): VNod
 
 function waits(quantiles: Quantiles | null): string {
   return quantiles === null ? "–" : `${shortNumber(quantiles.p50Ms)} · ${shortNumber(quantiles.p99Ms)}`;
+}
+
+/** Shares of jobs and of requests in all tokens computed. */
+function sharesOf({ jobs, requests }: LiveView["computed"]): string {
+  const all = jobs + requests;
+  if (all === 0) return "no tokens yet";
+  const percent = Math.round((100 * jobs) / all);
+  return `${percent} % of all tokens, requests ${100 - percent} %`;
 }
 
 function share(part: number, all: number): string {
