@@ -1,5 +1,5 @@
 /**
- * One stream with drafts beside llama-server with its n-gram drafters: the same model and questions, one thread each.
+ * Drafts of one stream beside llama-server with its n-gram drafters: the same model and questions, one thread each.
  * Rates are tokens per second of processor time, which other programs disturb less than times do; prompts are
  * cached before.
  *
