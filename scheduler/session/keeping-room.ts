@@ -1,5 +1,7 @@
-import type { HashedTokens } from "./hashed-tokens.ts";
-import type { Session } from "./session-table.ts";
+import type { NamedPrompt } from "./session-table.ts";
+
+/** Tokens of a session. */
+type Held = Omit<NamedPrompt, "names">;
 
 /** Part of an engine's pages that kept sessions leave to others: 1 / `SPARED_PART`. */
 const SPARED_PART = 8;
@@ -10,7 +12,7 @@ export class Room {
   /** Most pages that one tenant keeps. */
   readonly #shareMax: number;
   readonly #shares = new Map<string, number>();
-  readonly #counted: { readonly session: Session; readonly tokens: HashedTokens }[] = [];
+  readonly #counted: Held[] = [];
   #left: number;
 
   /** `tenants`: number of tenants with sessions, which have equal parts. */
@@ -21,27 +23,26 @@ export class Room {
   }
 
   /** Counts the pages of a running session. */
-  use(session: Session, tokens: HashedTokens): void {
-    this.#left -= this.#pagesOf(session, tokens);
-    this.#counted.push({ session, tokens });
+  use(held: Held): void {
+    this.#left -= this.#pagesOf(held);
+    this.#counted.push(held);
   }
 
   /** Takes pages for a session that is to be kept; false: there are too few. */
-  take(session: Session, tokens: HashedTokens): boolean {
-    const pages = this.#pagesOf(session, tokens);
-    const share = (this.#shares.get(session.tenant) ?? 0) + pages;
+  take(held: Held): boolean {
+    const pages = this.#pagesOf(held);
+    const share = (this.#shares.get(held.tenant) ?? 0) + pages;
     if (pages > this.#left || share > this.#shareMax) return false;
-    this.#shares.set(session.tenant, share);
-    this.use(session, tokens);
+    this.#shares.set(held.tenant, share);
+    this.use(held);
     return true;
   }
 
-  #pagesOf({ tenant, salt }: Session, tokens: HashedTokens): number {
+  #pagesOf({ tenant, salt, tokens }: Held): number {
     let shared = 0;
-    for (const other of this.#counted) {
-      if (other.session.tenant !== tenant || other.session.salt !== salt) continue;
-      shared = Math.max(shared, tokens.sharedWith(other.tokens));
-    }
+    for (const other of this.#counted)
+      if (other.tenant === tenant && other.salt === salt)
+        shared = Math.max(shared, tokens.sharedWith(other.tokens));
     return Math.ceil((tokens.length - shared) / this.#pageTokens);
   }
 }

@@ -170,32 +170,19 @@ export class SessionKeeper {
     return candidates.sort((a, b) => b.value - a.value);
   }
 
-  /** The candidates, in order, for which there are pages; a child comes behind its parent. */
+  /**
+   * The candidates, in order, for which there are pages beside the running sessions. Where an agent does not fit
+   * beside its subagents, it is the one that is read last.
+   */
   #affordable(candidates: readonly Candidate[]): readonly Candidate[] {
     const { specs, table } = this.#parts;
     const tenants = new Set([...table.all].map(({ tenant }) => tenant)).size;
-    const room = specs.map(({ pages, pageTokens }) => new Room(pages, pageTokens, tenants));
-    for (const session of table.all) {
-      if (session.running > 0 && session.engine !== null)
-        room[session.engine]!.use(session, session.lastTokens);
-    }
-    const taken: Candidate[] = [];
-    const tried = new Map<number, boolean>();
-    const take = (candidate: Candidate): boolean => {
-      const { session, waiting } = candidate;
-      const { id, parent } = session.place;
-      const known = tried.get(id);
-      if (known !== undefined) return known;
-      const before = candidates.find((other) => other.session.place.id === parent);
-      const isTaken =
-        (before === undefined || take(before)) &&
-        room[waiting.past.engine]!.take(session, waiting.past.tokens);
-      tried.set(id, isTaken);
-      if (isTaken) taken.push(candidate);
-      return isTaken;
-    };
-    for (const candidate of candidates) take(candidate);
-    return taken;
+    const rooms = specs.map(({ pages, pageTokens }) => new Room(pages, pageTokens, tenants));
+    for (const { running, engine, lastTokens, tenant, salt } of table.all)
+      if (running > 0 && engine !== null) rooms[engine]!.use({ tenant, salt, tokens: lastTokens });
+    return candidates.filter(({ session: { tenant, salt }, waiting: { past } }) =>
+      rooms[past.engine]!.take({ tenant, salt, tokens: past.tokens }),
+    );
   }
 
   #keep({ place: { id }, salt: cacheSalt }: Session, { past, awaitsTool }: Waiting): void {
