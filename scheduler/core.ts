@@ -218,6 +218,8 @@ export interface PrefixHint extends Pick<SequenceSpec, "cacheSalt" | "publicToke
   readonly program: number | null;
   /** True if the engine may compute it ahead. */
   readonly isWarmed: boolean;
+  /** Engine that has its pages; absent, or gone: the fleet chooses. */
+  readonly engine?: EngineId;
 }
 
 /** Sequence that computes the given beginning of a hint, as a call that generates one token. */

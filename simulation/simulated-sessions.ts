@@ -20,8 +20,8 @@ export interface SessionCounts {
 }
 
 /**
- * Tells and keeps the sessions of simulated clients as a server does, by their tokens alone. Calls of programs
- * and offline work belong to none.
+ * Tells and keeps the sessions of simulated clients as a server does: by their tokens, and by their names if
+ * the workload has sessions. Calls of programs and offline work belong to none.
  */
 export class SimulatedSessions {
   readonly #table = new SessionTable();
@@ -47,7 +47,8 @@ export class SimulatedSessions {
     const { service, cacheSalt: salt } = client.arrival;
     if (service.program !== null || objectives[service.objective].isOffline) return null;
     const tokens = HashedTokens.of(prompt);
-    const turn = this.#keeper.begin({ tenant: service.tenant, salt, tokens, names: noNames });
+    const names = { ...noNames, session: nameOf(service.session) };
+    const turn = this.#keeper.begin({ tenant: service.tenant, salt, tokens, names });
     this.#turns.set(client, { turn, past: null });
     return turn.place;
   }
@@ -82,4 +83,9 @@ export class SimulatedSessions {
     const tools = client.arrival.ending === "calls" ? ["tool"] : [];
     this.#keeper.ended(turn, client.tokens.length === 0 ? null : past, { tools });
   }
+}
+
+/** The name that a client gives its conversation: a subagent's is its agent's. */
+function nameOf(session: SessionPlace | null): string | null {
+  return session === null ? null : `${session.parent ?? session.id}`;
 }

@@ -70,6 +70,7 @@ export class Dispatcher {
   expect(hint: PrefixHint, nowMs: number): EngineId | null {
     const there = this.#there;
     if (there.length === 0) return null;
+    if (hint.engine !== undefined && there.includes(hint.engine)) return hint.engine;
     return this.#rule?.expect?.(hint, there, nowMs) ?? there[hint.id % there.length]!;
   }
 

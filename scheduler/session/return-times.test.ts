@@ -12,11 +12,15 @@ function timesOf(...times: readonly number[]): ReturnTimes {
 
 describe("a session is kept", () => {
   test("until the class of times in which it always returned ends", () => {
-    expect(timesOf(100, 100, 120).worth(0, 10, 0.001)).toEqual({ untilMs: 128, gainMs: 10 - 0.064 - 0.032 });
+    expect(timesOf(100, 100, 120).worth(0, 10, 0.001)).toEqual({
+      untilMs: 128,
+      gainMs: 10 - 0.064 - 0.032,
+      keptMs: 96,
+    });
   });
 
   test("not at all where it never returned, or nothing is known", () => {
-    const none = { untilMs: 0, gainMs: 0 };
+    const none = { untilMs: 0, gainMs: 0, keptMs: 0 };
     expect(timesOf(2 * RETURN_MAX_MS).worth(0, 1, 0)).toEqual(none);
     expect(new ReturnTimes().worth(0, 1, 0)).toEqual(none);
   });
@@ -30,7 +34,7 @@ describe("a session is kept", () => {
   test("for the rest of the time: what has not come back by then comes later or never", () => {
     const times = timesOf(50, 50, 50, 50, 1000);
     expect(times.worth(64, 1, 1e-6).untilMs).toBe(1024);
-    expect(times.worth(1024, 1, 1e-6)).toEqual({ untilMs: 1024, gainMs: 0 });
+    expect(times.worth(1024, 1, 1e-6)).toEqual({ untilMs: 1024, gainMs: 0, keptMs: 0 });
   });
 });
 

@@ -53,8 +53,8 @@ export class ReturnTimes {
       total += count * part;
       return count * part;
     });
-    let best: KeepingTime = { untilMs: elapsedMs, gainMs: 0 };
-    let [gainMs, costMs, staying] = [0, 0, 1];
+    let best: KeepingTime = { untilMs: elapsedMs, gainMs: 0, keptMs: 0 };
+    let [gainMs, keptMs, staying] = [0, 0, 1];
     let fromMs = elapsedMs;
     for (let i = 0; i < CLASSES && total > 0; i++) {
       const endMs = FIRST_MS * 2 ** i;
@@ -62,17 +62,21 @@ export class ReturnTimes {
       const chance = left[i]! / total;
       gainMs += chance * savedMs;
       // A return within the class comes in its middle on average.
-      costMs += rent * (endMs - fromMs) * (staying - chance / 2);
+      keptMs += (endMs - fromMs) * (staying - chance / 2);
       staying -= chance;
       fromMs = endMs;
-      if (gainMs - costMs > best.gainMs) best = { untilMs: endMs, gainMs: gainMs - costMs };
+      const leftMs = gainMs - rent * keptMs;
+      if (leftMs > best.gainMs) best = { untilMs: endMs, gainMs: leftMs, keptMs };
     }
     return best;
   }
 }
 
-/** A time to keep something until, and the milliseconds that this saves on average: 0, if it is not worth it. */
+/** A time to keep something until. */
 export interface KeepingTime {
   readonly untilMs: number;
+  /** Milliseconds that this saves on average; 0: it is not worth it. */
   readonly gainMs: number;
+  /** Milliseconds for which it is kept on average. */
+  readonly keptMs: number;
 }

@@ -4,9 +4,10 @@ import type { SequenceId } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { Fleet } from "../fleet/fleet.ts";
 import type { SessionPolicy } from "../policy.ts";
+import { Room } from "./keeping-room.ts";
 import { MemoryTurnover } from "./memory-turnover.ts";
 import type { PastPrompt } from "./prompt-history.ts";
-import { type KeepingTime, RETURN_MAX_MS } from "./return-times.ts";
+import type { KeepingTime } from "./return-times.ts";
 import type {
   Ending,
   NamedPrompt,
@@ -19,8 +20,10 @@ import type {
 
 /** Milliseconds between two decisions about all sessions at least. */
 const SETTLE_MS = 20;
-/** Part of an engine's pages that kept sessions leave to others: 1 / `SPARED_PART`. */
-const SPARED_PART = 8;
+/** Times the price of memory that a return must be worth: guesses of times are wrong more often than prices. */
+const CAUTION = 3;
+/** Least share of what a return saves that keeping must win. */
+const GAIN_LEAST = 0.1;
 
 /** Reports of what became of sessions, to be counted. */
 export interface SessionObserver {
@@ -53,10 +56,8 @@ interface Kept {
 interface Candidate {
   readonly session: Session;
   readonly waiting: Waiting;
-  /** True if a subagent of it runs. */
-  readonly isParent: boolean;
   readonly untilMs: number;
-  /** Milliseconds that keeping it saves on average, per page. */
+  /** Milliseconds that keeping it saves on average, per page and millisecond. */
   readonly value: number;
 }
 
@@ -89,9 +90,13 @@ export class SessionKeeper {
 
   /** Finds the session of a prompt that is about to be submitted. */
   begin(prompt: NamedPrompt): Turn {
-    const { table, clock, observer } = this.#parts;
+    const { fleet, table, clock, observer } = this.#parts;
     const turn = table.begin(prompt, clock.nowMs());
     observer.began(turn.by);
+    for (const [engine, turnover] of this.#turnovers.entries()) {
+      turnover.measure(fleet.loads()[engine]!, clock.nowMs());
+      turnover.asked(familyOf(turn.session), prompt.tokens.length, turn.knownTokens);
+    }
     return turn;
   }
 
@@ -140,64 +145,58 @@ export class SessionKeeper {
   #candidates(nowMs: number): Candidate[] {
     const { fleet, specs, table, policy } = this.#parts;
     const loads = fleet.loads();
-    const rents = loads.map((load, engine) => this.#turnovers[engine]!.rent(load, nowMs));
-    const parents = new Set<number | null>();
-    for (const { place, running, waiting } of table.all)
-      if (running > 0 || waiting?.awaitsTool === true) parents.add(place.parent);
     const candidates: Candidate[] = [];
     for (const session of table.all) {
-      const { waiting, place } = session;
+      const { waiting } = session;
       if (waiting === null) continue;
-      const { past, sinceMs, awaitsTool } = waiting;
+      const { past, sinceMs } = waiting;
       if (!table.history.has(past) || past.isLost) {
         session.waiting = null;
         continue;
       }
-      const isParent = awaitsTool && parents.has(place.id);
       const elapsedMs = nowMs - sinceMs;
-      const { untilMs, gainMs } = isParent
-        ? { untilMs: RETURN_MAX_MS, gainMs: 1 }
-        : keepingTime(policy, table, session, waiting, elapsedMs, rents[past.engine]!);
-      if (gainMs <= 0 || untilMs <= elapsedMs) continue;
-      const pages = Math.ceil(past.tokens.length / specs[past.engine]!.pageTokens);
+      const { pages: all, pageTokens } = specs[past.engine]!;
+      const pages = Math.ceil(past.tokens.length / pageTokens);
+      // The others have the rest of the memory, which is evicted sooner.
+      const turnover = this.#turnovers[past.engine]!;
+      const averageRent = turnover.rent(loads[past.engine]!, familyOf(session), nowMs);
+      const rent = (CAUTION * averageRent * all) / Math.max(1, all - pages);
+      const { untilMs, gainMs, keptMs } = keepingTime(policy, table, session, waiting, elapsedMs, rent);
+      if (gainMs < GAIN_LEAST || untilMs <= elapsedMs) continue;
       const savedMs = computeMs(fleet.estimated[past.engine]!, past.tokens.length, 0);
-      const value = (gainMs * savedMs) / pages;
-      candidates.push({ session, waiting, isParent, untilMs: sinceMs + untilMs, value });
+      const value = (gainMs * savedMs) / (pages * keptMs);
+      candidates.push({ session, waiting, untilMs: sinceMs + untilMs, value });
     }
-    return candidates.sort((a, b) => Number(b.isParent) - Number(a.isParent) || b.value - a.value);
+    return candidates.sort((a, b) => b.value - a.value);
   }
 
-  /** The candidates, in order, for which there are pages: an agent with running subagents needs none. */
+  /**
+   * The candidates, in order, for which there are pages beside the running sessions. Where an agent does not fit
+   * beside its subagents, it is the one that is read last.
+   */
   #affordable(candidates: readonly Candidate[]): readonly Candidate[] {
-    const { fleet, specs } = this.#parts;
-    const tenants = new Set([...this.#parts.table.all].map(({ tenant }) => tenant)).size;
-    const left = fleet.loads().map(({ pagesTotal, pagesFree, pagesCached }) => {
-      const spared = Math.ceil(pagesTotal / SPARED_PART);
-      return Math.max(0, pagesFree + pagesCached - spared);
-    });
-    const shares = new Map<string, number>();
-    const taken: Candidate[] = [];
-    for (const candidate of candidates) {
-      const { session, waiting, isParent } = candidate;
-      const { engine, tokens } = waiting.past;
-      const shared = sharedWith(candidate, taken);
-      const pages = Math.ceil((tokens.length - shared) / specs[engine]!.pageTokens);
-      const share = `${engine} ${session.tenant}`;
-      const used = shares.get(share) ?? 0;
-      const isWithin = used + pages <= specs[engine]!.pages / tenants;
-      if (!isWithin || (!isParent && pages > left[engine]!)) continue;
-      shares.set(share, used + pages);
-      left[engine]! -= pages;
-      taken.push(candidate);
-    }
-    return taken;
+    const { specs, table } = this.#parts;
+    const tenants = new Set([...table.all].map(({ tenant }) => tenant)).size;
+    const rooms = specs.map(({ pages, pageTokens }) => new Room(pages, pageTokens, tenants));
+    for (const { running, engine, lastTokens, tenant, salt } of table.all)
+      if (running > 0 && engine !== null) rooms[engine]!.use({ tenant, salt, tokens: lastTokens });
+    return candidates.filter(({ session: { tenant, salt }, waiting: { past } }) =>
+      rooms[past.engine]!.take({ tenant, salt, tokens: past.tokens }),
+    );
   }
 
   #keep({ place: { id }, salt: cacheSalt }: Session, { past, awaitsTool }: Waiting): void {
     if (this.#kept.has(id)) return;
     const { fleet, observer } = this.#parts;
     const { values: tokens } = past.tokens;
-    const hint = fleet.expect({ tokens, cacheSalt, adapter: 0, program: null, isWarmed: awaitsTool });
+    const hint = fleet.expect({
+      tokens,
+      cacheSalt,
+      adapter: 0,
+      program: null,
+      isWarmed: awaitsTool,
+      engine: past.engine,
+    });
     this.#kept.set(id, { hint, past });
     observer.kept("kept");
   }
@@ -211,6 +210,11 @@ export class SessionKeeper {
   }
 }
 
+/** The agent of a session. Subagents have none of their own. */
+function familyOf({ place: { id, parent } }: Session): number {
+  return parent ?? id;
+}
+
 /** The time for which a policy keeps a session, counted from its answer. The gain is that of a saved millisecond. */
 function keepingTime(
   policy: SessionPolicy,
@@ -220,17 +224,9 @@ function keepingTime(
   elapsedMs: number,
   rent: number,
 ): KeepingTime {
-  if (policy.kind === "baseline") return { untilMs: policy.keepMs(waiting.awaitsTool), gainMs: 1 };
-  return table.timesOf(session, waiting).worth(elapsedMs, 1, rent);
-}
-
-/** Most tokens that a candidate shares with one of those before it on the same engine. */
-function sharedWith({ session, waiting: { past } }: Candidate, before: readonly Candidate[]): number {
-  let most = 0;
-  for (const { session: other, waiting } of before) {
-    if (other.tenant !== session.tenant || other.salt !== session.salt) continue;
-    if (waiting.past.engine === past.engine)
-      most = Math.max(most, past.tokens.sharedWith(waiting.past.tokens));
+  if (policy.kind === "baseline") {
+    const untilMs = policy.keepMs(waiting.awaitsTool);
+    return { untilMs, gainMs: 1, keptMs: untilMs };
   }
-  return most;
+  return table.timesOf(session, waiting).worth(elapsedMs, 1, rent);
 }

@@ -1,6 +1,6 @@
-import type { SessionPlace } from "../core.ts";
+import type { EngineId, SessionPlace } from "../core.ts";
 import type { HashedTokens } from "./hashed-tokens.ts";
-import { type PastPrompt, PromptHistory } from "./prompt-history.ts";
+import { type Nearest, type PastPrompt, PromptHistory } from "./prompt-history.ts";
 import { RETURN_MAX_MS, ReturnTimes } from "./return-times.ts";
 
 /**
@@ -44,6 +44,8 @@ export interface Waiting {
   readonly past: PastPrompt;
   readonly sinceMs: number;
   readonly awaitsTool: boolean;
+  /** True if a subagent has begun since: the tool that is awaited is the subagent. */
+  hasChild: boolean;
   /** Times of answers that ended alike, of all sessions of the tenant. */
   readonly times: ReturnTimes;
 }
@@ -61,6 +63,10 @@ export interface Session {
   readonly answerTimes: ReturnTimes;
   /** Prompts whose answers have not ended. */
   running: number;
+  /** Tokens of the prompt that began last. */
+  lastTokens: HashedTokens;
+  /** Engine of the last answer; null: none has ended. */
+  engine: EngineId | null;
   /** Null: it has had no answer, or a prompt of it runs. */
   waiting: Waiting | null;
 }
@@ -71,6 +77,8 @@ export interface Turn {
   readonly place: SessionPlace;
   readonly by: SessionSign;
   readonly tokens: HashedTokens;
+  /** Tokens with which an earlier prompt of a session begins alike, cached or not. */
+  readonly knownTokens: number;
 }
 
 /** Most sessions, and most kinds of endings whose times are kept. */
@@ -88,6 +96,8 @@ const OWN_WEIGHT = 4;
 const TOOL_GUESS = ReturnTimes.guess(0.9, 0, 12);
 const ANSWER_GUESS = ReturnTimes.guess(0.5, 6, 15);
 const DONE_GUESS = ReturnTimes.guess(0.05, 0, 12);
+/** Guess for agents that wait for subagents, from the answer that called them. */
+const PARENT_GUESS = ReturnTimes.guess(0.95, 5, 15);
 
 /**
  * Tells the sessions of prompts, by the earlier prompts of the same tenant and salt. Each prompt of an agent
@@ -125,46 +135,56 @@ export class SessionTable {
 
   /** Returns the session of a prompt that is about to be submitted. */
   begin(prompt: NamedPrompt, nowMs: number): Turn {
-    const found = this.#continued(prompt);
+    const nearest = this.#nearestOf(prompt);
+    const found = nearest === null ? null : this.#continued(prompt, nearest);
     const parent = found === null ? this.#parentOf(prompt) : null;
     const session = found ?? this.#open(prompt, parent?.id ?? null);
+    const waiting = parent === null ? null : (this.find(parent.id)?.waiting ?? null);
+    if (waiting !== null) waiting.hasChild = true;
     const by = found !== null ? "continued" : (parent?.by ?? "new");
     if (session.waiting !== null) this.#learn(session, session.waiting, nowMs - session.waiting.sinceMs);
     session.waiting = null;
     session.running += 1;
+    session.lastTokens = prompt.tokens;
     session.names = { ...session.names, ...given(prompt.names) };
     this.#touch(session);
-    return { session, place: session.place, by, tokens: prompt.tokens };
+    const knownTokens = nearest?.shared ?? 0;
+    return { session, place: session.place, by, tokens: prompt.tokens, knownTokens };
   }
 
   /** Ends a turn. `past`: its entry in the history, if the next prompt may go on from it; else null. */
   end({ session }: Turn, past: PastPrompt | null, { tools }: Ending, nowMs: number): void {
     session.running -= 1;
+    session.engine = past?.engine ?? session.engine;
     if (session.running > 0 || past === null || this.find(session.place.id) !== session) return;
     const times = this.#timesOf(`${session.tenant} ${kindOf(session, tools)}`);
-    session.waiting = { past, sinceMs: nowMs, awaitsTool: tools.length > 0, times };
+    session.waiting = { past, sinceMs: nowMs, awaitsTool: tools.length > 0, hasChild: false, times };
   }
 
   /** Returns the times after which prompts may follow a waiting session's answer. */
-  timesOf(session: Session, { awaitsTool, times }: Waiting): ReturnTimes {
+  timesOf(session: Session, { awaitsTool, hasChild, times }: Waiting): ReturnTimes {
     const sum = new ReturnTimes();
+    if (hasChild) {
+      PARENT_GUESS.addTo(sum, 1);
+      this.#timesOf(`${session.tenant} parent`).addTo(sum, 1);
+      return sum;
+    }
     guessFor(session, awaitsTool).addTo(sum, 1);
     times.addTo(sum, 1);
     (awaitsTool ? session.toolTimes : session.answerTimes).addTo(sum, OWN_WEIGHT);
     return sum;
   }
 
-  #continued({ tenant, salt, tokens, names }: NamedPrompt): Session | null {
-    const idle = (past: PastPrompt): Session | null => {
+  /** The prompt of an idle session, of no other person, that begins most alike. */
+  #nearestOf({ tenant, salt, tokens, names }: NamedPrompt): Nearest | null {
+    return this.history.nearest(tenant, tokens, (past) => {
       const session = past.salt === salt ? this.#sessionOf(past) : null;
-      return session === null || session.running > 0 || !agree(session.names.person, names.person)
-        ? null
-        : session;
-    };
-    const nearest = this.history.nearest(tenant, tokens, (past) => idle(past) !== null);
-    if (nearest === null) return null;
-    const { past, shared } = nearest;
-    const session = idle(past)!;
+      return session !== null && session.running === 0 && agree(session.names.person, names.person);
+    });
+  }
+
+  #continued({ names }: NamedPrompt, { past, shared }: Nearest): Session | null {
+    const session = this.#sessionOf(past)!;
     const goesOn = shared === past.tokens.length || agree(session.names.session, names.session);
     return goesOn && shared >= session.stemTokens ? session : null;
   }
@@ -206,13 +226,19 @@ export class SessionTable {
       toolTimes: new ReturnTimes(),
       answerTimes: new ReturnTimes(),
       running: 0,
+      lastTokens: tokens,
+      engine: null,
       waiting: null,
     };
     this.#nextId += 1;
     return session;
   }
 
-  #learn(session: Session, { awaitsTool, times }: Waiting, timeMs: number): void {
+  #learn(session: Session, { awaitsTool, hasChild, times }: Waiting, timeMs: number): void {
+    if (hasChild) {
+      this.#timesOf(`${session.tenant} parent`).add(timeMs);
+      return;
+    }
     times.add(timeMs);
     (awaitsTool ? session.toolTimes : session.answerTimes).add(timeMs);
   }

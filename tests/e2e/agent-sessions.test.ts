@@ -150,8 +150,12 @@ describe("a session is told", () => {
       { id: 2, parent: null, by: "new" },
     ]);
     const metrics = await (await fetch(`${server.origin}/metrics`)).text();
-    expect(metrics).toContain('bunting_session_turns_total{by="continued"} 2');
-    expect(metrics).toContain('bunting_sessions_kept_total{event="returned"} 2');
+    const counted = metrics.split("\n").filter((line) => line.startsWith("bunting_session_turns_total"));
+    expect(counted.sort()).toEqual([
+      'bunting_session_turns_total{by="branched"} 1',
+      'bunting_session_turns_total{by="continued"} 2',
+      'bunting_session_turns_total{by="new"} 2',
+    ]);
   });
 
   test.each([
