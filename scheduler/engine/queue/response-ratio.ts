@@ -17,7 +17,8 @@ function costOf({ length, cachedTokens }: Sequence): number {
  * Order in which the waiting sequence with the highest response ratio is next (Brinch Hansen, 1971). The
  * ratio is wait over cost, where the cost is the uncached part of the prompt. Sequences with much in the
  * cache go first, and of equal waits short ones before long ones. A long wait makes up for any cost. A
- * sequence is never overtaken by one that has waited less than `COST_MIN / cost` of its own wait.
+ * sequence is never overtaken by one that has waited less than `COST_MIN / cost` of its own wait. So at full
+ * load it waits for `BUCKET × cost / COST_MIN` times the work that it met and a burst, at most.
  *
  * A cold sequence has most of its prompt uncached. It goes before a warm one only through the gate
  * (cold-gate.ts), which limits the cost of that. If it has the highest ratio, it runs as soon as the gate is
