@@ -103,7 +103,7 @@ void widen(bf16* to, char const* from, char const* next, int64_t count) {
   int8_t const* const bytes = reinterpret_cast<int8_t const*>(from);
   for (int64_t i = 0; i < count; i += 16) {
     if (i % 64 == 0) __builtin_prefetch(next + i);
-    store_bf16(to + i, load_int8(bytes + i));
+    store_exact_bf16(to + i, load_int8(bytes + i));
   }
 }
 

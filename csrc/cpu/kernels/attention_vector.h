@@ -20,9 +20,11 @@
 
 namespace bunting::BUNTING_ISA {
 
-// Numbers of rows, and of f32x16 per row, that the register file holds as sums beside the operands.
-inline constexpr int kRowsMax = kLanes == 16 ? 8 : kLanes == 8 ? 4 : 2;
-inline constexpr int kSumsMax = kLanes == 16 ? 16 : kLanes == 8 ? 4 : 2;
+// Numbers of rows, and of f32x16 per row, that the register file holds as sums beside the operands. Each
+// multiply-add waits four cycles for its sum, and two start per cycle. So eight registers of sums, of the
+// sixteen of AVX2, would leave no slack.
+inline constexpr int kRowsMax = kLanes == 16 ? 8 : kLanes == 8 ? 6 : 2;
+inline constexpr int kSumsMax = kLanes == 16 ? 16 : kLanes == 8 ? 6 : 2;
 constexpr int sums_per_row(int rows) {
   return kSumsMax / rows >= 4 ? 4 : kSumsMax / rows >= 2 ? 2 : 1;
 }

@@ -8,6 +8,7 @@
 //   VPMADDUBSW   pairs of products in 16 bits. Up to 5 bits, four pairs are added in 16 bits before they are
 //                widened (4 * 2 * 31 * 127 < 2^15); with 6 bits, two pairs. Weights of 8 bits are made signed
 //                first, and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
+//   VPMADDWD     the same weights for many rows, when both factors were widened to 16 bits before.
 //   16 bits      the even and the odd bytes of weights separately, each product in 16 bits.
 #pragma once
 
@@ -303,6 +304,39 @@ class PairDot : public Dot<W> {
 
  private:
   vi pairs_[kRegisters];
+};
+
+// 32-bit sums of weights and inputs of 16 bits, for weights of 8 bits. A step is two k: a line of the even k
+// of four, and kSteps lines later one of the odd k.
+template <Dtype W>
+class WideDot : public Dot<W> {
+ public:
+  using typename Dot<W>::Weight;
+  static constexpr int kLines = 2 * kSteps;  // of kGroup k
+
+  // Stores two lines for four k.
+  static BUNTING_INLINE void store_widened(uint8_t* line, Weight const& w) {
+    typedef int16_t vs __attribute__((vector_size(kLanes * 4)));
+    for (int i = 0; i < kRegisters; ++i, line += sizeof(vs)) {
+      vs const q = (vs)(w.r[i] ^ 0x80808080u), even = q << 8 >> 8, odd = q >> 8;
+      std::memcpy(line, &even, sizeof even);
+      std::memcpy(line + kSteps * kIntegerLineBytes, &odd, sizeof odd);
+    }
+  }
+
+  BUNTING_INLINE void start() {
+    for (vi& sum : sums_) sum = vi{};
+  }
+  BUNTING_INLINE void add(Weight const& w, int32_t x2, int) {
+    for (int i = 0; i < kRegisters; ++i) {
+      sums_[i] += madd16((vi)w.r[i], broadcast(x2));
+      keep_order(sums_[i]);
+    }
+  }
+  BUNTING_INLINE vi integers(int i) const { return sums_[i]; }
+
+ private:
+  vi sums_[kRegisters];
 };
 #endif
 

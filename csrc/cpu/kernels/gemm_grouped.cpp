@@ -9,8 +9,8 @@
 // In superblocks the integer scales of groups are part of the exact integer (gemm_super.h). Outliers of the
 // row come last.
 //
-// Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Superblocks are unpacked for
-//           many rows where that is faster (gemm_widened.h). With tiles scales are folded in
+// Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Weights are unpacked for many
+//           rows where that is faster (gemm_widened.h). With tiles scales are folded in
 //           (gemm_folded_tile.h).
 // Roofline: few rows: memory, the packed weights once (8.125 bits each for q8 in groups of 128, 4.5 for q4 in
 //           groups of 32); many rows: the level's byte multiply-add, less the cost of finishing. With VNNI
@@ -53,7 +53,7 @@ void multiply(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
     if (g.tokens > 1) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
     return gemm_blocks<GroupedMicro<W, 1>>(g, panel_begin, panel_end);
   }
-  if constexpr (kIsCommon<W> && is_super(W))
+  if constexpr (kIsCommon<W> && (is_super(W) || kProduct<W> != Product::bytes))
     if (g.tokens >= kWidenedRowsLeast<W>) return WidenedMicro<W>::multiply(g, panel_begin, panel_end);
   if constexpr (kIsCommon<W>) gemm_blocks<GroupedMicro<W, kGroupedRows>>(g, panel_begin, panel_end);
 }

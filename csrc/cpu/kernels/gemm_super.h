@@ -112,7 +112,8 @@ class ScaledSum {
   BUNTING_INLINE void start() {
     for (int i = 0; i < kRegisters; ++i) sums_[i] = Lanes{};
   }
-  BUNTING_INLINE void add(SuperDot<W> const& dot, Scales const& scales) {
+  template <class D>
+  BUNTING_INLINE void add(D const& dot, Scales const& scales) {
     for (int i = 0; i < kRegisters; ++i) {
       if constexpr (kScalesPairs<W>)
         sums_[i] = add_pairs(sums_[i], dot.pairs(i), scales.r[i]);

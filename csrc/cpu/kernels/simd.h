@@ -148,16 +148,25 @@ BUNTING_INLINE float max(f32x16 x) {
   return halve(x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
-// Loads sixteen signed bytes.
+// Loads sixteen signed bytes. With explicit instructions, because compilers convert them one by one.
 BUNTING_INLINE f32x16 load_int8(int8_t const* p) {
-  typedef int8_t vc __attribute__((vector_size(kLanes)));
   f32x16 y;
+#if defined(__AVX512F__)
+  __m128i const bytes = _mm_loadu_si128(reinterpret_cast<__m128i const*>(p));
+  y.r[0] = __builtin_convertvector((vi)_mm512_maskz_cvtepi8_epi32(0xffff, bytes), vf);
+#elif defined(__AVX2__)
+  for (int i = 0; i < kRegisters; ++i) {
+    __m128i const bytes = _mm_loadl_epi64(reinterpret_cast<__m128i const*>(p + i * kLanes));
+    y.r[i] = __builtin_convertvector((vi)_mm256_cvtepi8_epi32(bytes), vf);
+  }
+#else
+  typedef int8_t vc __attribute__((vector_size(kLanes)));
   for (int i = 0; i < kRegisters; ++i) {
     vc bytes;
     std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
-    // Two conversions, because compilers implement a direct one lane by lane.
     y.r[i] = __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);
   }
+#endif
   return y;
 }
 
@@ -198,6 +207,21 @@ BUNTING_INLINE void store_bf16(bf16* p, f32x16 x) {
     vi const is_nan = x.r[i] != x.r[i];
     vu const chosen = is_nan ? (bits >> 16 | 0x40) : rounded;
     vh const half = __builtin_convertvector(chosen, vh);
+    std::memcpy(p + i * kLanes, &half, sizeof half);
+  }
+#endif
+}
+
+// Stores numbers that bf16 holds exactly.
+BUNTING_INLINE void store_exact_bf16(bf16* p, f32x16 x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  // Explicit instructions, because compilers pack the halves of each register by itself.
+  __m256i const words =
+      _mm256_packus_epi32(_mm256_srli_epi32((__m256i)x.r[0], 16), _mm256_srli_epi32((__m256i)x.r[1], 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
+#else
+  for (int i = 0; i < kRegisters; ++i) {
+    vh const half = __builtin_convertvector((vu)x.r[i] >> 16, vh);
     std::memcpy(p + i * kLanes, &half, sizeof half);
   }
 #endif

@@ -156,27 +156,28 @@ TEST(gemm_rows_do_not_depend_on_company) {
 }
 
 // Integers and scales are at the ends of their ranges, with inputs of 127. The exact and the floating-point
-// parts of a kernel must agree even there.
+// parts of a kernel must agree even there, and sums of 16 bits must hold them.
 TEST(gemm_of_the_largest_integers_does_not_depend_on_company) {
   constexpr int64_t kTokens = 41, kN = 40, kK = 2 * kSuper;
   for (Dtype const type : kGroupedFormats) {
-    if (!is_super(type)) continue;
     PackedMatrix w{.dtype = type, .n = kN, .k = kK};
     Bytes weights(int64_t(w.bytes()));
     w.data = weights.data.get();
     std::memset(w.data, 0, w.bytes());
     bool const is_signed = weight_format(type).scales == Scales::super;
     bool const are_nibbles = weight_format(type).scales == Scales::super_nibbles;
-    int const most = weight_format(type).scale_most;
+    bool const are_exponents = weight_format(type).scales == Scales::exponent;
+    int const most = are_exponents ? 121 : weight_format(type).scale_most;
     int const largest = is_signed ? most - 1 : are_nibbles ? most | most << 4 : most;
     for (int64_t n = 0; n < kN; ++n) {
       int8_t q[kGroup];
-      std::fill_n(q, kGroup, int8_t((n % 2 ? (1 << integer_bits(type)) - 1 : 0) - integer_zero(type)));
+      int const integers[] = {0, (1 << integer_bits(type)) - 1, (1 << integer_bits(type)) / 2 - 1};
+      std::fill_n(q, kGroup, int8_t(integers[n % 3] - integer_zero(type)));
       GroupScales scales{.halves = {0x2400, 0x2400}, .bytes = {}};
       std::fill(std::begin(scales.bytes), std::end(scales.bytes),
                 uint8_t(n % 4 < 2 && is_signed ? -largest - 1 : largest));
       for (int64_t k = 0; k < kK; k += kGroup) {
-        if (k % kSuper == 0) write_scales(w, n, k, scales);
+        if (k % (is_super(type) ? kSuper : weight_group(type)) == 0) write_scales(w, n, k, scales);
         write_integers(w, n, k, q);
       }
     }
