@@ -125,8 +125,12 @@ describe("what was recorded is decided again", () => {
     expect(replay({ ...head, publicTexts: [] }, entries).divergence).not.toBeNull();
   });
 
-  test("with tiers on disk, which answer again what was recorded", () => {
+  test.each([
+    ["pages", {}, 12],
+    ["states", { states: { slots: 4, bytes: 1 } }, 24],
+  ] as const)("with tiers of %s on disk, which answer again what was recorded", (_, states, pages) => {
     const tier = {
+      statePages: "states" in states ? 2 : 0,
       pageBytes: 100,
       pageTokens: 16,
       bytesPerMs: 400,
@@ -138,7 +142,7 @@ describe("what was recorded is decided again", () => {
       lostShare: 0.05,
       seed: 1,
     };
-    const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 12 }), tier };
+    const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages, ...states }), tier };
     const { head, entries, report } = record({
       devices: [device, device],
       faults: [{ kind: "lost", engine: 1 as EngineId, atMs: 300, backAfterMs: 200 }],
