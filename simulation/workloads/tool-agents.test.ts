@@ -6,7 +6,7 @@ import { type ToolAgentLoad, toolAgentWorkload } from "./tool-agents.ts";
 
 const LOAD: ToolAgentLoad = {
   seed: 5,
-  sessions: 120,
+  sessions: 60,
   gapMs: 1000,
   tenants: 3,
   agentShare: 0.6,
@@ -48,14 +48,15 @@ test("a turn's prompt is the one before it, its answer and more, after the time 
     for (const one of next) {
       expect(one.atMs).toBeGreaterThanOrEqual(finishedMs);
       if (idOf(one) !== idOf(arrival)) continue;
-      const whole = [...prompt, ...new Array<number>(arrival.outputTokens).fill(7)];
       const following = one.promptTokens();
-      expect(following.length).toBeGreaterThan(whole.length);
-      expect([...following.subarray(0, whole.length)]).toEqual(whole);
+      const answerEnd = prompt.length + arrival.outputTokens;
+      expect(following.length).toBeGreaterThan(answerEnd);
+      expect(following.subarray(0, prompt.length).every((token, at) => token === prompt[at])).toBe(true);
+      expect(following.subarray(prompt.length, answerEnd).every((token) => token === 7)).toBe(true);
       turns += 1;
     }
   }
-  expect(turns).toBeGreaterThan(300);
+  expect(turns).toBeGreaterThan(150);
 });
 
 test("an agent waits for its subagents, whose prompts begin with its instruction", () => {
@@ -68,7 +69,8 @@ test("an agent waits for its subagents, whose prompts begin with its instruction
     for (const one of next) {
       expect(one.service.session!.parent).toBe(idOf(arrival));
       expect(one.service.tenant).toBe(arrival.service.tenant);
-      expect([...one.promptTokens().subarray(0, 3500)]).toEqual([...prompt.subarray(0, 3500)]);
+      const common = one.promptTokens().subarray(0, 3500);
+      expect(common.every((token, at) => token === prompt[at])).toBe(true);
     }
     const ids = new Set(next.map(idOf));
     const ends = ended.filter((one) => ids.has(idOf(one.arrival))).map(({ finishedMs }) => finishedMs);
@@ -78,7 +80,7 @@ test("an agent waits for its subagents, whose prompts begin with its instruction
     expect(join[0]!.atMs).toBeGreaterThanOrEqual(Math.max(...ends));
     waits += 1;
   }
-  expect(waits).toBeGreaterThan(10);
+  expect(waits).toBeGreaterThan(4);
 });
 
 test("calls are the same whenever others end", () => {
