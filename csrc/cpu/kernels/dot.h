@@ -324,8 +324,8 @@ class WideDot : public Dot<W> {
     }
   }
 
-  BUNTING_INLINE void start() {
-    for (vi& sum : sums_) sum = vi{};
+  BUNTING_INLINE void start(vi start) {
+    for (vi& sum : sums_) sum = start;
   }
   BUNTING_INLINE void add(Weight const& w, int32_t x2, int) {
     for (int i = 0; i < kRegisters; ++i) {

@@ -188,7 +188,7 @@ BUNTING_INLINE void add_part(WidenedDot<W> (&dots)[R][N], Widened<W> const& weig
 // Multiplies R rows by N panels over s.k, a multiple of 2 kGroup. It ignores the slice's weights; the slice's
 // panel stride is that of the lines to prefetch.
 template <Dtype W, int R, int N>
-void multiply_widened(Widened<W> const& weights, Inputs<W> const& x, Slice const& s) {
+void multiply_widened(Widened<W> const& weights, Inputs<W> x, Slice const& s) {
   using D = WidenedDot<W>;
   constexpr int64_t kInputs = kInputsTogether<W>, kWeights = kWeightsTogether<W>;
   static_assert(kInputs == 1 || kWeights == 1 || kInputs == kWeights);
@@ -211,8 +211,10 @@ void multiply_widened(Widened<W> const& weights, Inputs<W> const& x, Slice const
         for (int part = 0; part < kWidenedParts<W>; ++part) {
           D dots[R][N];
 #pragma GCC unroll 8
-          for (int r = 0; r < R; ++r)
-            for (int n = 0; n < N; ++n) x.start(dots[r][n], r, group, part);
+          for (int r = 0; r < R; ++r) {
+            vi const start = x.start_of(r, group, part);
+            for (int n = 0; n < N; ++n) dots[r][n].start(start);
+          }
           add_part<W, R, N>(dots, weights, x, group, part);
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r)
@@ -247,7 +249,7 @@ void multiply_widened(Widened<W> const& weights, Inputs<W> const& x, Slice const
 
 // Multiplies superblocks in the same way (gemm_super.h).
 template <Dtype W, int R, int N>
-void multiply_widened_superblocks(Widened<W> const& weights, Inputs<W> const& x, Slice const& s) {
+void multiply_widened_superblocks(Widened<W> const& weights, Inputs<W> x, Slice const& s) {
   using D = WidenedDot<W>;
   constexpr int kInputParts = int(kInputGroups) * kWidenedParts<W>;
   f32x16 sums[R][N];
@@ -264,8 +266,10 @@ void multiply_widened_superblocks(Widened<W> const& weights, Inputs<W> const& x,
       int const part = i % kWidenedParts<W>;
       D dots[R][N];
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) x.start(dots[r][n], r, group + i / kWidenedParts<W>, part);
+      for (int r = 0; r < R; ++r) {
+        vi const start = x.start_of(r, group + i / kWidenedParts<W>, part);
+        for (int n = 0; n < N; ++n) dots[r][n].start(start);
+      }
       add_part<W, R, N>(dots, weights, x, group + i / kWidenedParts<W>, part);
       for (int n = 0; n < N; ++n)
 #pragma GCC unroll 8
@@ -302,7 +306,7 @@ void multiply_widened_superblocks(Widened<W> const& weights, Inputs<W> const& x,
 template <Dtype W>
 struct WidenedMicro {
   static constexpr int kRows = kWidenedRows<W>;
-  using Block = void (*)(Widened<W> const&, Inputs<W> const&, Slice const&);
+  using Block = void (*)(Widened<W> const&, Inputs<W>, Slice const&);
   template <int R, int N>
   static constexpr Block kBlock = [] {
     if constexpr (is_super(W))

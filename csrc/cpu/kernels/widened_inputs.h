@@ -89,14 +89,14 @@ struct WidenedInputs {
     std::memcpy(&two, prepared[row * kStride + group].q + 2 * step, sizeof two);
     return two;
   }
-  // Begins the sum of a part.
-  BUNTING_INLINE void start(WidenedDot<W>& dot, int row, int64_t group, int part) const {
+  // Returns the initial value of the sum of a part.
+  BUNTING_INLINE vi start_of(int row, int64_t group, int part) const {
     if constexpr (kProduct<W> == Product::wide)
-      dot.start();
+      return vi{};
     else if constexpr (kHasStarts<W>)
-      dot.start(broadcast(prepared[row * kStride + group].starts[part]));
+      return broadcast(prepared[row * kStride + group].starts[part]);
     else
-      dot.start(excess_of<W>(x[row * ldx + group], part));
+      return excess_of<W>(x[row * ldx + group], part);
   }
 };
 
