@@ -56,7 +56,8 @@ export function drawLoad(seed: number, sessions: number): DrawnLoad {
   // Memory holds this part of the contexts of as many sessions as are open on average.
   const part = pick([0.1, 0.2, 0.4, 0.7, 1]);
   const open = Math.max(2, Math.min(sessions, (work.aloneMs / sessions / gapMs) * 2));
-  const tokens = Math.max((part * open * work.contextTokens) / sessions / engines, 1.4 * CONTEXT_MAX);
+  const least = Math.max(1.4 * CONTEXT_MAX, 1.1 * work.longest);
+  const tokens = Math.max((part * open * work.contextTokens) / sessions / engines, least);
   const pages = Math.ceil(tokens / PAGE_TOKENS);
   const name = `${engines} × ${device}, ${pages} pages, load ${share}, ${load.tenants} tenants, ${load.agentShare} agents of ${load.turns} turns, ${noise} noise`;
   return {
@@ -107,15 +108,21 @@ function timed(workload: Workload, times: Map<number, { fromMs: number; toMs: nu
   };
 }
 
-/** Estimates the work of all calls, without waits, and the sum of the sessions' last contexts. */
+/** Estimates the work of all calls, without waits, the sum of the sessions' last contexts, and the longest context. */
 function workOf(
   workload: Workload,
   profile: PartedCostModel,
-): { readonly ms: number; readonly aloneMs: number; readonly contextTokens: number } {
-  let [ms, aloneMs, contextTokens] = [0, 0, 0];
+): {
+  readonly ms: number;
+  readonly aloneMs: number;
+  readonly contextTokens: number;
+  readonly longest: number;
+} {
+  let [ms, aloneMs, contextTokens, longest] = [0, 0, 0, 0];
   const add = (arrival: Arrival, known: number): void => {
     const { length } = arrival.promptTokens();
     const context = length + arrival.outputTokens;
+    longest = Math.max(longest, context);
     const promptsMs = promptMs(profile, Math.max(1, length - known), known);
     const decodesMs = arrival.outputTokens * decodeStepMs(profile, TOGETHER, length);
     ms += promptsMs + decodesMs / TOGETHER;
@@ -129,7 +136,7 @@ function workOf(
     aloneMs += next.reduce((sum, { atMs }) => sum + atMs - arrival.atMs, 0);
   };
   for (let first = workload.next(); first !== null; first = workload.next()) add(first, 0);
-  return { ms, aloneMs, contextTokens };
+  return { ms, aloneMs, contextTokens, longest };
 }
 
 /** A processor, or a measured GPU. */
