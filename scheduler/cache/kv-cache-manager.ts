@@ -85,19 +85,19 @@ export class KvCacheManager {
 
   /**
    * Tracks how much of a waiting sequence is cached (`cachedTokens`), and calls `onChange` when that changes.
-   * Tokens of which an output is wanted do not count, such as the last one of a prompt.
+   * Tokens from `limit` on do not count: those of which an output is wanted, such as the last one of a prompt.
    */
-  track(sequence: Sequence, onChange: () => void): void {
-    const { kv, tokens, cachedMax } = sequence;
+  track(sequence: Sequence, onChange: () => void, limit = sequence.cachedMax): void {
+    const { kv, tokens } = sequence;
     if (kv.waiter !== null) return;
-    kv.waiter = new PrefixWaiter(this.#sharingOf(sequence), tokens, cachedMax, onChange);
+    kv.waiter = new PrefixWaiter(this.#sharingOf(sequence), tokens, limit, onChange);
     this.cache.track(kv.waiter);
   }
 
-  /** Stops tracking a sequence. */
-  untrack({ kv }: Sequence): void {
+  /** Stops tracking a sequence. `givesUp`: no other is known to need its pages, which are evicted first. */
+  untrack({ kv }: Sequence, givesUp = false): void {
     if (kv.waiter === null) return;
-    this.cache.untrack(kv.waiter);
+    this.cache.untrack(kv.waiter, givesUp);
     kv.waiter = null;
   }
 

@@ -109,7 +109,7 @@ export class Engine {
     this.#reports = reports;
     this.#table = table;
     this.#accounts = accounts;
-    const hints = new PrefixHints(kvCache, spec, costs);
+    const hints = new PrefixHints(kvCache, spec, costs, loads);
     this.#hints = hints;
     this.#loads = loads;
     this.#planner = new Planner({

@@ -108,8 +108,8 @@ export class Planner {
   #plan(): PlannedStep | null {
     const { clock, table, loads, accounts } = this.#parts;
     const { kvCache, queue } = table;
-    // A sequence may need all pages there are if no other runs.
-    if (table.running.length > 0) loads?.begin(this.#headroom());
+    // A sequence that waits may need all pages there are if no other runs.
+    if (table.running.length > 0 || queue.size === 0) loads?.begin(this.#headroom());
     if (this.#hasComputed) this.#computedMs = clock.nowMs();
     this.#hasComputed = false;
     this.#wakeMs = null;

@@ -1,19 +1,13 @@
 import { assert } from "../../base/assert.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
-import { type Checkpoint, PrefixWaiter } from "../cache/radix-tree.ts";
-import {
-  type Chunk,
-  type PageMove,
-  type PrefixHint,
-  type SequenceId,
-  sequenceOfHint,
-  sharingOf,
-} from "../core.ts";
+import type { Checkpoint, PrefixWaiter } from "../cache/radix-tree.ts";
+import { type Chunk, type PageMove, type PrefixHint, type SequenceId, sequenceOfHint } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import { lengthLimit, unknownToken } from "./refusal.ts";
 import { Sequence } from "./sequence.ts";
 import { type PrefetchStep, prefetchTokens } from "./step/prefetch-budget.ts";
+import type { TierLoads } from "./tier-loads.ts";
 
 /** Most prefix hints of which a step is asked to have a piece. */
 const TRIES_MAX = 4;
@@ -21,6 +15,8 @@ const TRIES_MAX = 4;
 /** A prefix hint, and the waiter that protects its pages. */
 interface Known {
   readonly hint: PrefixHint;
+  /** Stands for the sequence to come. */
+  readonly reader: Sequence;
   readonly waiter: PrefixWaiter;
   /** The checkpoint at the end of its last piece; null: there is none. */
   end: Checkpoint | null;
@@ -51,7 +47,7 @@ export interface StepSoFar extends Omit<PrefetchStep, "left" | "context" | "isOw
  * The prefix hints of one engine: beginnings of prompts to come, whose calls wait for the rest.
  *
  * Each has a waiter in the cache, which protects its cached pages from eviction as long as there are others.
- * Prefetch chunks compute missing pieces in steps with spare time. A chunk takes free or unprotected pages,
+ * A lower tier loads the missing pages that it has, and prefetch chunks compute others in steps with spare time. A chunk takes free or unprotected pages,
  * and the cache takes them over when the step ends. Between steps a prefix hint holds no pages, so it never
  * takes room from a sequence.
  */
@@ -59,14 +55,17 @@ export class PrefixHints {
   readonly #kvCache: KvCacheManager;
   readonly #spec: DeviceSpec;
   readonly #costs: CostModel;
+  /** Null: there is no lower tier. */
+  readonly #loads: TierLoads | null;
   /** Hints by id, in order of arrival. */
   readonly #known = new Map<SequenceId, Known>();
   #inFlight: WarmChunk | null = null;
 
-  constructor(kvCache: KvCacheManager, spec: DeviceSpec, costs: CostModel) {
+  constructor(kvCache: KvCacheManager, spec: DeviceSpec, costs: CostModel, loads: TierLoads | null) {
     this.#kvCache = kvCache;
     this.#spec = spec;
     this.#costs = costs;
+    this.#loads = loads;
   }
 
   get isEmpty(): boolean {
@@ -86,14 +85,10 @@ export class PrefixHints {
     const isPossible = tokens.length > 0 && tokens.length < lengthLimit(this.#spec);
     if (!isPossible) return;
     if (unknownToken(tokens, this.#spec.vocabSize) !== null) return;
-    const waiter = new PrefixWaiter(
-      sharingOf(hint, this.#kvCache.pool.pageTokens),
-      Int32Array.from(tokens),
-      tokens.length,
-      () => {},
-    );
-    this.#kvCache.cache.track(waiter);
-    this.#known.set(hint.id, { hint, waiter, end });
+    const reader = new Sequence(sequenceOfHint(hint, Int32Array.from(tokens)), 0, 0);
+    this.#kvCache.track(reader, () => {}, reader.length);
+    this.#known.set(hint.id, { hint, reader, waiter: reader.kv.waiter!, end });
+    if (hint.isWarmed) this.#loads?.expects(reader);
   }
 
   /** Removes a prefix hint. `givesUp`: no other call is known to need its pages, which are evicted first. */
@@ -101,7 +96,8 @@ export class PrefixHints {
     const known = this.#known.get(id);
     if (known === undefined) return;
     this.#known.delete(id);
-    this.#kvCache.cache.untrack(known.waiter, givesUp);
+    this.#loads?.forgets(known.reader);
+    this.#kvCache.untrack(known.reader, givesUp);
   }
 
   /**
@@ -111,10 +107,11 @@ export class PrefixHints {
   plan(step: StepSoFar): WarmStep | null {
     assert(this.#inFlight === null, "one step at a time");
     let tries = TRIES_MAX;
-    for (const { hint, waiter } of this.#known.values()) {
+    for (const { hint, waiter, reader } of this.#known.values()) {
       const context = waiter.usable;
       const left = waiter.limit - context;
       if (!hint.isWarmed || left <= 0) continue;
+      if (this.#loads?.isLoading(reader) === true) continue;
       const isOwn = hint.program !== null && step.isOwn(hint.program);
       const count = prefetchTokens(this.#costs, { ...step, isOwn, left, context });
       if (count > 0) {

@@ -59,7 +59,7 @@ export interface TierLoadsParts {
 }
 
 /**
- * Loads of pages from the lower tier, for sequences that wait. A load takes pages as a sequence does that
+ * Loads of pages from the lower tier, for sequences that wait or are expected. A load takes pages as a sequence does that
  * computes the prompt, and the cache takes over those that are right. So a waiting sequence finds them as if
  * another had computed them, and one whose turn comes before is parked as for an in-flight prefix.
  *
@@ -72,6 +72,8 @@ export class TierLoads {
   readonly #parts: TierLoadsParts;
   /** Sequences that wait and are not paused, in order of arrival. */
   readonly #known = new Map<Sequence, Known>();
+  /** Readers of prefix hints, in order of arrival: sequences to come. */
+  readonly #expected = new Map<Sequence, Known>();
   readonly #loads = new Set<Load>();
   #pagesFound = 0;
   #pagesLoaded = 0;
@@ -122,11 +124,31 @@ export class TierLoads {
 
   /** Records that a sequence waits in the queue. */
   waits(sequence: Sequence): void {
+    this.#add(this.#known, sequence, sequence.cachedMax);
+  }
+
+  /** Records that a sequence is expected whose prompt begins with the tokens of `reader`. It has a waiter. */
+  expects(reader: Sequence): void {
+    this.#add(this.#expected, reader, reader.length);
+  }
+
+  /** Records that a sequence is expected no more. */
+  forgets(reader: Sequence): void {
+    this.#expected.delete(reader);
+  }
+
+  /** True if a load in flight brings pages of an expected sequence. */
+  isLoading(reader: Sequence): boolean {
+    for (const { readers, isLate } of this.#loads) if (!isLate && readers.has(reader)) return true;
+    return false;
+  }
+
+  #add(to: Map<Sequence, Known>, sequence: Sequence, tokens: number): void {
     const { pageTokens } = this.#parts.kvCache.pool;
-    const whole = sequence.cachedMax - (sequence.cachedMax % pageTokens);
+    const whole = tokens - (tokens % pageTokens);
     if (whole === 0) return;
     const prompt = { sharing: sharingOf(sequence.spec, pageTokens), tokens: part(sequence.tokens, 0, whole) };
-    this.#known.set(sequence, { prompt, first: -1, usable: -1, end: -1, tries: 0, tokens: 0 });
+    to.set(sequence, { prompt, first: -1, usable: -1, end: -1, tries: 0, tokens: 0 });
   }
 
   /** Records that a sequence waits no more. Returns the number of its tokens that were loaded. */
@@ -136,12 +158,15 @@ export class TierLoads {
     return tokens;
   }
 
-  /** Begins loads for sequences that wait for their turn. `headroom`: pages that stay available for others. */
+  /**
+   * Begins loads for sequences that wait for their turn, or, while none waits, for those that are expected.
+   * `headroom`: pages that stay available for others.
+   */
   begin(headroom: number): void {
-    const { kvCache } = this.#parts;
+    const { kvCache, queue } = this.#parts;
     let lookups = LOOKUPS_MAX;
     let compared = COMPARED_MAX;
-    for (const [sequence, known] of this.#known) {
+    for (const [sequence, known] of queue.size > 0 ? this.#known : this.#expected) {
       if (this.#isFull || lookups === 0 || compared === 0) return;
       if (sequence.queued.owner !== null) continue;
       const before = known.first;
@@ -275,7 +300,7 @@ export class TierLoads {
     assert(right >= 0 && right <= whole, "a load ends with what it was asked for");
     const first = owner.kv.lockedPages;
     const known = [...readers].flatMap((sequence) => {
-      const of = this.#known.get(sequence);
+      const of = this.#known.get(sequence) ?? this.#expected.get(sequence);
       return of === undefined ? [] : [{ of, sequence, before: sequence.cachedTokens }];
     });
     kvCache.freeLoaded(owner, right);

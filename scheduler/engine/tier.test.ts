@@ -90,6 +90,34 @@ test("a prompt whose pages were evicted finds them on the tier, and computes onl
   expect(harness.load.tierFoundPagesTotal).toBe(20);
 });
 
+test("an idle engine loads what a prefix hint lacks, and computes what the tier lacks", () => {
+  const harness = harnessOf({});
+  evictDocument(harness);
+  const before = harness.steps.length;
+  harness.expect(0, [...document, 700, 701, 702]);
+  harness.finish();
+  expect(harness.load.tierLoadedPagesTotal).toBe(20);
+  const warmed = harness.reports.flatMap((report) => report.warmed);
+  expect(warmed.reduce((sum, { tokens }) => sum + tokens, 0)).toBe(3);
+  expect(harness.steps.length - before).toBe(1);
+  const id = harness.submit(sequenceSpec([...document, 700, 701, 702, 703], 2));
+  harness.forget(0);
+  harness.finish();
+  expect(harness.outcomes[id]).toMatchObject({ cachedTokens: 323 });
+});
+
+test("an idle engine computes what a slow tier would load later", () => {
+  const harness = harnessOf({ latencyMs: 1000 });
+  evictDocument(harness);
+  expect(harness.tier!.size).toBeGreaterThan(20);
+  harness.expect(0, document);
+  harness.finish();
+  expect(harness.load.tierLoadedPagesTotal).toBe(0);
+  expect(harness.reports.flatMap(({ warmed }) => warmed).reduce((sum, { tokens }) => sum + tokens, 0)).toBe(
+    320,
+  );
+});
+
 test("sequences that want the same pages cause one load", () => {
   const harness = harnessOf({}, 64);
   evictDocument(harness);
