@@ -137,10 +137,10 @@ void for_each_family(Check const& check) {
         shape.formats = all.data();
         ModelPointer const model = load_model(shape, file);
         if (model)
-          check(model.get(),
-                std::string(family.name) + " isa " + std::to_string(isa) + " format " +
-                    std::to_string(format),
-                shape);
+          check(
+              model.get(),
+              std::string(family.name) + " isa " + std::to_string(isa) + " format " + std::to_string(format),
+              shape);
       }
     }
   }
@@ -278,12 +278,9 @@ TEST(engine_states_are_invariant_to_copies) {
     std::vector<float> const expected = expected_logits(model, tokens);
     EnginePointer const from = open_engine(model, stateful_limits()),
                         to = open_engine(model, stateful_limits());
-    run_step(from.get(), StepSpec{{},
-                                  {{.start = 0,
-                                    .tokens = tokens,
-                                    .pages = {9, 3, 20},
-                                    .state = 1,
-                                    .saves = {kCut, 7}}}});
+    run_step(
+        from.get(),
+        StepSpec{{}, {{.start = 0, .tokens = tokens, .pages = {9, 3, 20}, .state = 1, .saves = {kCut, 7}}}});
     uint64_t weights, page_bytes, state_bytes;
     REQUIRE(bunting_model_plan(&shape, 16, &weights, &page_bytes, &state_bytes) == BUNTING_OK, "%s",
             bunting_last_error());

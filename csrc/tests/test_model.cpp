@@ -327,7 +327,7 @@ TEST(model_has_a_row_for_every_kind_of_tensor) {
     bool const is_kind = kind <= BUNTING_T_TOKEN_TYPES ||
                          (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_LATENT_VALUES) ||
                          (kind >= BUNTING_T_Q_GATE && kind <= BUNTING_T_STATE_O) ||
-                         (kind >= BUNTING_T_XIELU_ALPHA_P && kind <= BUNTING_T_LAUREL_NORM);
+                         (kind >= BUNTING_T_XIELU_ALPHA_P && kind <= BUNTING_T_HEAD_NORM);
     TensorKind const* const row = tensor_kind(kind);
     CHECK((row != nullptr) == is_kind, "kind %d", kind);
     if (row) CHECK(row->kind == kind && tensor_kind(kind + 3 * BUNTING_EXPERT) == row, "kind %d", kind);
