@@ -461,6 +461,7 @@ async function loadHost(
     },
     close: async () => {
       model.engines = null;
+      deps.generator.close();
       text.encoder.close();
       await engines.close();
     },

@@ -94,7 +94,7 @@ export async function startServer(
   const { responses, store, jobsNote, server } = front;
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const deps = { ...text, ...watched, json, compiler, model, programModels, lifecycle, keys, responses };
-  const { app, jobs } = compose(config, prepared, deps, store);
+  const { app, generator, jobs } = compose(config, prepared, deps, store);
   front.serve(app.fetch, jobs?.runner ?? null);
   lifecycle.becomeReady();
 
@@ -123,6 +123,7 @@ export async function startServer(
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
       await front.close();
+      generator.close();
       text.encoder.close();
       compiler.close();
       json.close();

@@ -76,6 +76,9 @@ export class SessionKeeper {
   /** Kept sessions by id. */
   readonly #kept = new Map<number, Kept>();
   #settledMs = Number.NEGATIVE_INFINITY;
+  /** True if a turn has ended since. */
+  #hasEnded = false;
+  #isClosed = false;
   #cancel: Cancel = () => {};
 
   constructor(parts: KeeperParts) {
@@ -97,6 +100,8 @@ export class SessionKeeper {
       turnover.measure(fleet.loads()[engine]!, clock.nowMs());
       turnover.asked(familyOf(turn.session), prompt.tokens.length, turn.knownTokens);
     }
+    // A subagent evicts what is decided to be kept no more rather than its agent.
+    if (turn.place.parent !== null && this.#hasEnded) this.#settle();
     return turn;
   }
 
@@ -112,9 +117,16 @@ export class SessionKeeper {
   ended(turn: Turn, past: PastPrompt | null, ending: Ending): void {
     const { table, clock } = this.#parts;
     table.end(turn, past, ending, clock.nowMs());
+    this.#hasEnded = true;
     const waitMs = this.#settledMs + SETTLE_MS - clock.nowMs();
     if (waitMs <= 0) this.#settle();
     else this.#settleIn(waitMs);
+  }
+
+  /** Decides nothing any more: the engines end. */
+  close(): void {
+    this.#isClosed = true;
+    this.#cancel();
   }
 
   #settleIn(delayMs: number): void {
@@ -124,9 +136,11 @@ export class SessionKeeper {
 
   /** Decides anew which sessions are kept. */
   #settle(): void {
+    if (this.#isClosed) return;
     const { clock, table } = this.#parts;
     const nowMs = clock.nowMs();
     this.#settledMs = nowMs;
+    this.#hasEnded = false;
     const wanted = this.#affordable(this.#candidates(nowMs));
     for (const id of [...this.#kept.keys()]) {
       const waiting = table.find(id)?.waiting ?? null;

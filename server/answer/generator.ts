@@ -58,6 +58,11 @@ export class Generator {
     this.#sessions = sessions;
   }
 
+  /** Keeps no sessions any more: the engines end. */
+  close(): void {
+    this.#sessions?.close();
+  }
+
   /** Tokens of the longest sequence, prompt and output together. */
   get contextMax(): number {
     return this.#facts.contextMax;

@@ -151,7 +151,6 @@ test("Messages: a picture in a result, a system message in the middle, more toke
     "context_management",
     "messages.content.content.image",
     "messages.role.system",
-    "metadata",
     "output_config.effort",
     "thinking",
     "thinking.display",

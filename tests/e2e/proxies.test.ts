@@ -95,7 +95,11 @@ for (const { program, fileOf, commandOf } of proxies) {
     let folder: string;
     let port: number;
     beforeAll(async () => {
-      server = startTestServer({ stepMs: 5, keys: { keys: ["secret"] }, allowedHosts: ["chat.example"] });
+      server = startTestServer({
+        ...{ stepMs: 5, keys: { keys: ["secret"] }, allowedHosts: ["chat.example"] },
+        // The same answer again would come in a few steps.
+        engine: { drafts: { kind: "off" } },
+      });
       folder = mkdtempSync(join(tmpdir(), "bunting-proxy-"));
       port = await freePort();
       const told = new RegExp(`\`\`\`${program}\n(.*?)\`\`\``, "s").exec(page)![1]!;

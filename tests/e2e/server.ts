@@ -339,6 +339,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       json.close();
       gap.close();
       await server.kill();
+      generator.close();
       for (const device of devices) device.close();
     },
   };
