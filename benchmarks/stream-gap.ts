@@ -54,7 +54,8 @@ interface Measured {
 async function measure(folder: string, stepTokens: number, tbtMs: number, tier: string): Promise<Measured> {
   const device = serverSettings.device.parse(values.device);
   const quant = serverSettings.quant.parse(values.quant);
-  const config = makeConfig({ port: 0, device, quant, tbtMs, stepTokens, kvCacheGib: 0.5 });
+  // A tier on disk would have the prompts of the run before.
+  const config = makeConfig({ port: 0, device, quant, tbtMs, stepTokens, kvCacheGib: 0.5, kvDisk: 0 });
   const server = await startServer(config, folder, { onPlan: () => {}, onProgress: () => {} });
   const ask = (body: object, signal?: AbortSignal): Promise<Response> =>
     fetch(`${server.url}/v1/completions`, {
