@@ -44,8 +44,8 @@ interface Stored {
  * stored between steps, in pieces that take a small share of the time, and at the latest when they are
  * evicted. A path is stored from its beginning: a page behind a gap would not be found.
  *
- * Where a model has states, pages are read only up to a checkpoint. So checkpoints at page borders are the
- * candidates, each with the pages before it. The chance is the one by which checkpoints are evicted.
+ * With recurrent states, prompts begin at checkpoints. So checkpoints at page borders are the candidates, each
+ * with the pages before it. The chance is the one by which checkpoints are evicted.
  */
 export class TierStores implements CacheObserver {
   readonly #tier: LowerTier;

@@ -41,8 +41,8 @@ interface Found {
  * prediction of its client, and earlier answers of the same key (SuffixDecoding, arXiv:2411.04975; prompt
  * lookup is its case of one place in the prompt).
  *
- * Where the longest matches disagree, most places win, and of equally many the longest match. Of its own text
- * it knows the last 131,072 tokens.
+ * The continuation with the most matches wins; ties go to the longest match. The drafter indexes the last
+ * 131,072 tokens of the sequence.
  */
 export class SuffixDrafter implements Drafter {
   readonly #earlier: EarlierAnswers | null;

@@ -16,7 +16,7 @@ export interface PastPrompt {
   isRunning: boolean;
   /** True if the engine's memory was given back since. */
   isLost: boolean;
-  /** End of its answer, on the clock of `performance.now()`. */
+  /** Time at which its answer ended, in milliseconds of its owner's clock. */
   endedMs: number;
   /** Pages that the engine had evicted by then. */
   evictedPages: number;

@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
-import { requestTable, type ShownRequest, waterfall } from "./why.ts";
+import type { RequestFacts } from "../explain/request-facts.ts";
+import { requestTable, waterfall } from "./why.ts";
 
-const record: ShownRequest = {
+const record: RequestFacts = {
   id: "req_1",
   model: "demo",
   route: "/v1/chat/completions",
@@ -14,12 +15,15 @@ const record: ShownRequest = {
   tokens: {
     prompt: 100,
     found: { memory: 80, disk: 0 },
+    computed: 20,
     generated: 12,
     recomputed: 0,
     drafts: { checked: 4, right: 3 },
   },
   late: { tokens: 0, ms: 0 },
   preemptions: 0,
+  engines: [0],
+  choices: 1,
   behind: { request: null, ms: 150 },
   same_prefix_of: null,
 };

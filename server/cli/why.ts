@@ -2,6 +2,7 @@
 
 import { type Cause, causes, type Phase } from "../../scheduler/explain/causes.ts";
 import { serverSettings, text, type Values } from "../config.ts";
+import type { Blocker, RequestFacts } from "../explain/request-facts.ts";
 import { ask, ServerError, serverError, type Target } from "./client.ts";
 import type { OptionList } from "./options.ts";
 import { table } from "./table.ts";
@@ -21,35 +22,6 @@ export const whyOptions: OptionList<typeof whySettings> = {
   headings: { url: "Server:" },
 };
 
-/** Fields of a request's record that are shown. */
-export interface ShownRequest {
-  readonly id: string;
-  readonly model: string;
-  readonly route: string;
-  readonly status: string;
-  readonly error: string | null;
-  readonly created: number;
-  readonly total_ms: number;
-  readonly first_token_ms: number | null;
-  readonly causes: Readonly<Record<string, number>>;
-  readonly tokens: {
-    readonly prompt: number;
-    readonly found: { readonly memory: number; readonly disk: number };
-    readonly generated: number;
-    readonly recomputed: number;
-    readonly drafts: { readonly checked: number; readonly right: number };
-  };
-  readonly late: { readonly tokens: number; readonly ms: number };
-  readonly preemptions: number;
-  readonly behind: ShownBlocker | null;
-  readonly same_prefix_of: ShownBlocker | null;
-}
-
-interface ShownBlocker {
-  readonly request: string | null;
-  readonly ms: number;
-}
-
 /** Requests in a list. */
 const LISTED = 20;
 
@@ -58,11 +30,11 @@ export async function why({ url, apiKey }: Values<typeof whySettings>, id: strin
   const target = targetOf(url, apiKey);
   if (id === null) {
     const { data } = (await read(target, `/requests?sort=duration&limit=${LISTED}`)) as {
-      readonly data: readonly ShownRequest[];
+      readonly data: readonly RequestFacts[];
     };
     console.log(data.length === 0 ? "The server has answered no request yet." : requestTable(data));
   } else {
-    const record = (await read(target, `/requests/${encodeURIComponent(id)}`)) as ShownRequest;
+    const record = (await read(target, `/requests/${encodeURIComponent(id)}`)) as RequestFacts;
     console.log(waterfall(record));
   }
   return 0;
@@ -77,7 +49,7 @@ async function read(target: Target, route: string): Promise<unknown> {
 }
 
 /** Table of requests, each with the cause that took most of its time. */
-export function requestTable(requests: readonly ShownRequest[]): string {
+export function requestTable(requests: readonly RequestFacts[]): string {
   const rows = requests.map((one) => {
     const [cause = "", ms = 0] = Object.entries(one.causes).sort(([, a], [, b]) => b - a)[0] ?? [];
     const share = one.total_ms > 0 ? Math.round((100 * ms) / one.total_ms) : 0;
@@ -107,7 +79,7 @@ const phaseNames: Readonly<Record<Phase, string>> = {
 };
 
 /** Lines that show the time of a request by cause, each bar where the one before it ends. */
-export function waterfall(record: ShownRequest): string {
+export function waterfall(record: RequestFacts): string {
   const { total_ms: totalMs, first_token_ms: firstMs, tokens, late } = record;
   const { memory, disk } = tokens.found;
   const found = disk === 0 ? `${memory} cached` : `${memory} cached, ${disk} from disk`;
@@ -146,7 +118,7 @@ export function waterfall(record: ShownRequest): string {
   return [...lines, ...(notes.length === 0 ? [] : ["", ...notes])].join("\n");
 }
 
-function named({ request, ms: waitedMs }: ShownBlocker): string {
+function named({ request, ms: waitedMs }: Blocker): string {
   return `${request ?? "another key's request"} (${ms(waitedMs)})`;
 }
 

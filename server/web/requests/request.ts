@@ -1,39 +1,6 @@
 /** Requests as `GET /v1/requests` tells them. */
 import { type Cause, causes } from "../../../scheduler/explain/causes.ts";
-
-export interface RequestFacts {
-  readonly id: string;
-  readonly model: string;
-  readonly route: string;
-  readonly status: "running" | "answered" | "failed" | "cancelled";
-  readonly error: string | null;
-  /** Unix seconds. */
-  readonly created: number;
-  readonly total_ms: number;
-  readonly first_token_ms: number | null;
-  /** Milliseconds by cause. */
-  readonly causes: Readonly<Record<string, number>>;
-  readonly tokens: {
-    readonly prompt: number;
-    readonly found: { readonly memory: number; readonly disk: number };
-    readonly computed: number;
-    readonly recomputed: number;
-    readonly generated: number;
-    readonly drafts: { readonly checked: number; readonly right: number };
-  };
-  readonly late: { readonly tokens: number; readonly ms: number };
-  readonly preemptions: number;
-  readonly engines: readonly number[];
-  readonly choices: number;
-  readonly behind: Other | null;
-  readonly same_prefix_of: Other | null;
-}
-
-/** Request that another one waited for; null: of another key. */
-export interface Other {
-  readonly request: string | null;
-  readonly ms: number;
-}
+import type { RequestFacts } from "../../explain/request-facts.ts";
 
 /** Part of a request's time. */
 export interface Part extends Pick<Cause, "name" | "phase" | "words"> {

@@ -1,9 +1,10 @@
 import { signal, useSignalEffect } from "@preact/signals";
 import type { VNode } from "preact";
+import type { RequestFacts } from "../../explain/request-facts.ts";
 import { call, messageOf } from "../api.ts";
 import { Panel } from "../panel.tsx";
 import { place } from "../store.ts";
-import { duration, partsOf, type RequestFacts } from "./request.ts";
+import { duration, partsOf } from "./request.ts";
 import { Waterfall } from "./waterfall.tsx";
 
 const RENEWED_MS = 2000;

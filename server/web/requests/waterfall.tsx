@@ -1,5 +1,6 @@
 import type { VNode } from "preact";
-import { duration, type Other, type Part, partsOf, type RequestFacts } from "./request.ts";
+import type { Blocker, RequestFacts } from "../../explain/request-facts.ts";
+import { duration, type Part, partsOf } from "./request.ts";
 
 /** Parts of a request's time, one below the other. */
 export function Waterfall({ request }: { readonly request: RequestFacts }): VNode {
@@ -51,7 +52,7 @@ function Bar({ part, totalMs }: { readonly part: Part; readonly totalMs: number 
   );
 }
 
-function Waited({ words, other }: { readonly words: string; readonly other: Other | null }): VNode | null {
+function Waited({ words, other }: { readonly words: string; readonly other: Blocker | null }): VNode | null {
   if (other === null) return null;
   return (
     <p class="hint">
