@@ -31,6 +31,7 @@ export function sparedTokens(costs: CostModel): number {
   return Math.max(0, fits - NEXT_TOKENS);
 }
 
+/** Least recently used order in which leaves that are cheap to compute again come first. */
 export class TailLru implements EvictionPolicy {
   readonly pagesProtected = 0;
   readonly #spared: number;
