@@ -406,6 +406,14 @@ export const serverSettings = Object.freeze({
     sentence:
       "Log a line for each response, except successful GETs, and for each generation: time, id, route, status, tokens, speed; no text.",
   }),
+  otlpEndpoint: setting<string | null>({
+    placeholder: "url",
+    default: null,
+    defaultText: "what OTEL_EXPORTER_OTLP_ENDPOINT names, else none",
+    sentence:
+      "Send a trace of each request to this OpenTelemetry collector, such as http://localhost:4318 (OTLP over HTTP); no text of prompts or answers.",
+    parse: parseHttpUrl,
+  }),
   record: optional({
     placeholder: "file",
     defaultText: "off",
@@ -509,6 +517,12 @@ function parseOrigin(value: string): string {
       `"${value}" is not an origin, such as https://chat.example, https://*.chat.example or http://localhost:*.`,
     );
   return `${url.protocol}//${below}${url.host}${anyPort}`;
+}
+
+/** A URL as it was typed. Throws ConfigError unless it is one of HTTP or HTTPS. */
+export function parseHttpUrl(typed: string): string {
+  if (URL.canParse(typed) && /^https?:$/.test(new URL(typed).protocol)) return typed;
+  throw new ConfigError(`"${typed}" is not a URL of HTTP or HTTPS, such as http://localhost:4318.`);
 }
 
 /** Parses a size such as 24GiB, 800M or 1.5 GB. Decimal units count in thousands. Throws ConfigError. */
