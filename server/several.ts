@@ -219,6 +219,7 @@ export async function startSeveral(
     },
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     latencies: () => present().map(({ latencies }) => latencies),
+    requestRecords,
     lifecycle,
     limits: defaultHttpLimits,
   });
