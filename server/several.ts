@@ -47,11 +47,12 @@ import {
   prepareSimulated,
   servedModelOf,
   startWatchedEngines,
+  type WatchServices,
 } from "./open-model.ts";
 import { aboutOf } from "./request/served-model.ts";
 import type { EngineEvents, RunningServer, StartEvents } from "./running-server.ts";
 import { jobSettings, openKeys, openLedger, originRules, sessionPolicyOf } from "./server-parts.ts";
-import type { UsageLedger } from "./usage/ledger.ts";
+import { openTraces } from "./trace/open-traces.ts";
 import { version } from "./version.ts";
 
 /** A loaded model with the services that its server needs of it. */
@@ -81,15 +82,13 @@ interface OpenModel {
 }
 
 /** Services that all models share. */
-interface Shared {
+interface Shared extends WatchServices {
   readonly config: Config;
   readonly lifecycle: Lifecycle;
   readonly compiler: ConstraintCompiler;
   readonly responses: KeptResponses;
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
-  readonly ledger: UsageLedger;
-  readonly gap: ThreadGap;
   readonly events: EngineEvents;
 }
 
@@ -141,6 +140,7 @@ export async function startSeveral(
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
   const ledger = openLedger(config);
+  const traces = await openTraces(config);
   const shared = {
     config,
     lifecycle,
@@ -150,6 +150,7 @@ export async function startSeveral(
     requestRecords,
     ledger,
     gap,
+    traces,
     events,
   };
   const set = new ModelSet<Host>(
@@ -187,7 +188,7 @@ export async function startSeveral(
     room: smallestRoom(models),
   };
   const jobs = store === null ? null : runJobs(store, jobSettings(config), entry);
-  const telemetry = openTelemetry(config, "", "server", [], () => null, gap, ledger);
+  const telemetry = openTelemetry(config, "", "server", [], () => null, shared);
   const present = (): Telemetry[] => models.flatMap((model) => model.telemetry ?? []);
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
@@ -218,6 +219,7 @@ export async function startSeveral(
     },
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     latencies: () => present().map(({ latencies }) => latencies),
+    requestRecords,
     lifecycle,
     limits: defaultHttpLimits,
   });
@@ -270,7 +272,7 @@ export async function startSeveral(
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await front.close();
+      await Promise.all([front.close(), traces?.close()]);
       await close();
       return cut;
     },
@@ -384,21 +386,12 @@ async function loadHost(
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
   const { setting, prepared, text, facts, listed } = model;
-  const {
-    lifecycle: server,
-    compiler,
-    responses,
-    cacheRecords,
-    requestRecords,
-    ledger,
-    gap,
-    events,
-  } = shared;
+  const { lifecycle: server, compiler, responses, cacheRecords, requestRecords, events } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
   const telemetryFor = ({ specs }: RunningEngines): Telemetry =>
-    openTelemetry(config, setting.name, "model", specs, () => model.engines, gap, ledger);
+    openTelemetry(config, setting.name, "model", specs, () => model.engines, shared);
   const watched = await startWatchedEngines(
     config,
     prepared,

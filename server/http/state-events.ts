@@ -2,11 +2,12 @@
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { RunningRequest } from "../explain/running-requests.ts";
 import type { Quantiles } from "./recent-quantiles.ts";
 import type { JobsSnapshot, PlacementSnapshot, ServerFacts, Snapshot } from "./state.ts";
 
 /** Parts of the state that a client asks for. */
-export const stateViews = ["facts", "live", "cache"] as const;
+export const stateViews = ["facts", "live", "cache", "top"] as const;
 export type StateView = (typeof stateViews)[number];
 
 export type StateEvent =
@@ -14,6 +15,8 @@ export type StateEvent =
   | { readonly kind: "facts"; readonly facts: FactsNow }
   /** Twice a second, to a sender who may see all keys' requests. */
   | ({ readonly kind: "live" } & LiveNow)
+  /** Twice a second to those who ask for `top`, after `live`: the oldest requests that run. */
+  | { readonly kind: "requests"; readonly requests: readonly RunningRequest[] }
   /** Every other second, if anything changed: the prefix caches, by engine. */
   | { readonly kind: "cache"; readonly caches: readonly (CacheSnapshot | null)[] };
 

@@ -2,6 +2,8 @@
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { RequestRecords } from "../explain/request-records.ts";
+import { RunningRequests } from "../explain/running-requests.ts";
 import type { ActivityLog } from "./activity.ts";
 import { ApiError, badRequest, quote } from "./errors.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -30,6 +32,7 @@ const STEPS_MAX = 1024;
 const STEPS_MIN = 8;
 const QUEUE_ROWS_MAX = 12;
 const PLACEMENTS_SHOWN = 5;
+const REQUESTS_MAX = 50;
 /** Looks from one snapshot of the caches to the next; nodes of all engines in one, and the fewest of an engine. */
 const CACHE_LOOKS = 4;
 const NODES_MAX = 2000;
@@ -44,6 +47,7 @@ export interface StateSources {
   readonly inspect: (nodesMax: number) => void;
   readonly queue: () => readonly QueueRow[];
   readonly latencies: () => readonly Latencies[];
+  readonly requestRecords: Pick<RequestRecords, "running">;
   readonly lifecycle: Pick<Lifecycle, "refusal">;
   readonly limits: StreamLimits;
 }
@@ -88,6 +92,7 @@ class Look {
   readonly #write: (event: StateEvent) => void;
   readonly #firstToken = new RecentQuantiles(QUANTILE_LOOKS);
   readonly #betweenTokens = new RecentQuantiles(QUANTILE_LOOKS);
+  readonly #requests = new RunningRequests();
   /** Number of the next step to tell, by engine. */
   readonly #nextSteps = new Map<string, number>();
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -118,7 +123,11 @@ class Look {
     const text = JSON.stringify(facts);
     if (text !== this.#facts) this.#write({ kind: "facts", facts });
     this.#facts = text;
-    if (this.#view === "live") this.#write({ kind: "live", ...this.#live() });
+    if (this.#view === "live" || this.#view === "top") this.#write({ kind: "live", ...this.#live() });
+    if (this.#view === "top") {
+      const requests = this.#requests.look(this.#sources.requestRecords.running(REQUESTS_MAX));
+      this.#write({ kind: "requests", requests });
+    }
     if (this.#view === "cache") this.#lookAtCaches();
   }
 
