@@ -25,6 +25,7 @@ import { cacheSalts } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
+import { KeptStreams } from "./http/kept-streams.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { mergedMetrics } from "./http/merged-metrics.ts";
@@ -86,6 +87,7 @@ interface Shared {
   readonly lifecycle: Lifecycle;
   readonly compiler: ConstraintCompiler;
   readonly responses: KeptResponses;
+  readonly streams: KeptStreams;
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
   readonly ledger: UsageLedger;
@@ -140,12 +142,14 @@ export async function startSeveral(
   const gap = new ThreadGap();
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
+  const streams = new KeptStreams(defaultHttpLimits);
   const ledger = openLedger(config);
   const shared = {
     config,
     lifecycle,
     compiler,
     responses,
+    streams,
     cacheRecords,
     requestRecords,
     ledger,
@@ -209,7 +213,7 @@ export async function startSeveral(
     const known = set.states().map(({ name, phase, bytes, waiting }) => ({ name, phase, bytes, waiting }));
     return { ...(isAdmin ? snapshotOf(sources()) : factsOf(sources())), memoryBytes, models: known };
   };
-  const streams = new StateStreams({
+  const stateStreams = new StateStreams({
     facts: () => factsOf(sources()),
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
@@ -228,6 +232,7 @@ export async function startSeveral(
     lifecycle,
     version,
     responses,
+    streams,
     cacheRecords,
     requestRecords,
     ledger,
@@ -235,7 +240,7 @@ export async function startSeveral(
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
     state,
-    stateStream: (call) => streams.open(call),
+    stateStream: (call) => stateStreams.open(call),
     beginsMs: BEGINS_MS,
     limits: defaultHttpLimits,
   });
@@ -388,6 +393,7 @@ async function loadHost(
     lifecycle: server,
     compiler,
     responses,
+    streams,
     cacheRecords,
     requestRecords,
     ledger,
@@ -429,6 +435,7 @@ async function loadHost(
     programModels: new Map(),
     lifecycle,
     responses,
+    streams,
     cacheRecords,
     sessions: model.sessions,
     sessionPolicy: sessionPolicyOf(config),
