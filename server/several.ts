@@ -9,7 +9,7 @@ import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
 import type { KeptResponses } from "./api/responses/kept.ts";
-import { routesOf } from "./api/routes.ts";
+import { routesOf, stateLists } from "./api/routes.ts";
 import { type ModelHost, resolvedName, severalRoutes } from "./api/several.ts";
 import type { ListedModel } from "./api/several-models.ts";
 import { composeModel } from "./compose.ts";
@@ -224,6 +224,7 @@ export async function startSeveral(
     latencies: () => present().map(({ latencies }) => latencies),
     lifecycle,
     limits: defaultHttpLimits,
+    lists: stateLists({ requestRecords, jobs }, () => set.loaded().map(({ programs }) => programs)),
   });
   const routes = severalRoutes({
     set,

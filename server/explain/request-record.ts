@@ -145,13 +145,13 @@ export class RequestRecord {
   }
 
   /** The record as the API shows it. */
-  json(): object {
+  json() {
     const { id, tenant, route, choices } = this.facts;
     const { totalMs, ms, firstMs, first } = this.times();
     const story = this.#live?.story ?? this.#story;
     if (!this.#isSettled) this.#read();
     const { promptTokens, cachedTokens, completionTokens, drafts } = this.#usage;
-    const blocker = (one: Blocker | null): object | null =>
+    const blocker = (one: Blocker | null) =>
       one === null ? null : { request: this.#links.requestOf(one.sequence, tenant), ms: rounded(one.ms) };
     return {
       object: "request",
