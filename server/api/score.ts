@@ -77,7 +77,7 @@ export function parseScore(body: Body, { model }: EmbedServices, targets: Target
 
 /** A text, or a list of texts or of objects with a field `text`. */
 function textsOf(fields: Fields, name: string): string[] {
-  const given = fields.raw(name);
+  const given = fields.raw(name, { type: ["string", "array"] });
   if (typeof given === "string") return [given];
   const list = fields.list(name, requestLimits.embeddingInputsMax);
   if (list === undefined || list.length === 0) throw refusal(name, "a string or an array of strings", given);
