@@ -103,7 +103,7 @@ class Places {
       path: fields.path,
     };
     const path = fields.pathOf("outputs");
-    const outputs = fields.raw("outputs", { type: ["array", "object"] });
+    const outputs = fields.raw("outputs", { type: ["array", "object"], isMap: true });
     const single = fields.string("output");
     if ((outputs === undefined) === (single === undefined)) {
       throw badRequest(`${path}: a call has either outputs or one output`, path);
