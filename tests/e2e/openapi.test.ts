@@ -20,7 +20,7 @@ interface Operation {
 }
 interface Document {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
-  readonly components: { readonly schemas: { readonly Failure: Schema } };
+  readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
 }
 
 const data = mkdtempSync(join(tmpdir(), "bunting-openapi-"));
@@ -64,6 +64,11 @@ function operationOf(method: string, path: string): Operation {
   return operation;
 }
 
+function resolved(schema: Schema): Schema {
+  const { $ref } = schema;
+  return typeof $ref === "string" ? document.components.schemas[$ref.replace(/.*\//, "")]! : schema;
+}
+
 /** Sends a request and holds it and its answer to the description. */
 async function ask(
   method: string,
@@ -83,14 +88,14 @@ async function ask(
   const text = await response.text();
   expect([path, response.status, text]).toEqual([path, status, text]);
   if (body !== undefined && !form && status < 400)
-    hold(body, operation.requestBody!.content["application/json"]!.schema);
+    hold(body, resolved(operation.requestBody!.content["application/json"]!.schema));
   const type = response.headers.get("content-type")!.replace(/;.*/, "");
   const described = operation.responses[status] ?? operation.responses.default!;
   const media = described.content[type];
   expect([path, type, media !== undefined]).toEqual([path, type, true]);
   if (type !== "application/json") return {};
   const answer = JSON.parse(text) as Readonly<Record<string, unknown>>;
-  hold(answer, closed(status < 400 ? media!.schema : document.components.schemas.Failure) as Schema);
+  hold(answer, closed(resolved(media!.schema)) as Schema);
   return answer;
 }
 

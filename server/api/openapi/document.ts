@@ -1,5 +1,6 @@
 /** The description of the API, in OpenAPI 3.1: GET /openapi.json. */
 
+import { yieldIfSpent } from "../../../base/time-slice.ts";
 import type { Route } from "../../http/route.ts";
 import { version } from "../../version.ts";
 import { failure } from "./answers.ts";
@@ -7,7 +8,7 @@ import { anthropicOperations, llamaOperations, ollamaOperations } from "./dialec
 import { openaiOperations } from "./openai.ts";
 import type { Answer, Operation, Operations } from "./operation.ts";
 import { parrotOperations, programOperations, serverOperations } from "./own.ts";
-import { schemaOfBody } from "./recorded.ts";
+import { type RecordedBody, schemaOfBody } from "./recorded.ts";
 import type { Schema } from "./shapes.ts";
 
 /** Operations by group of the document. */
@@ -31,22 +32,39 @@ const headers: readonly (readonly [name: string, description: string])[] = [
 
 /** Route of the description, which describes the given routes and itself. */
 export function openapiRoute(routes: readonly Route[]): Route {
-  let text: string | null = null;
+  let text: Promise<string> | null = null;
   const route: Route = {
     method: "GET",
     path: "/openapi.json",
     isPublic: true,
-    handler: () => {
-      text ??= JSON.stringify(openapiDocument([...routes, route]));
-      return new Response(text, { headers: { "content-type": "application/json" } });
+    handler: async () => {
+      text ??= openapiDocument([...routes, route]).then((document) => JSON.stringify(document));
+      return new Response(await text, { headers: { "content-type": "application/json" } });
     },
   };
   return route;
 }
 
-/** Throws if a route has no operation. */
-export function openapiDocument(routes: readonly Route[]): object {
+/** Schemas of bodies by name, so that routes share them. */
+class Bodies {
+  readonly schemas: Record<string, Schema> = {};
+  readonly #names = new Map<RecordedBody, string>();
+
+  /** A reference to the body's schema. `id`: the operation that asks. */
+  ref(body: RecordedBody, id: string): Schema {
+    const name = this.#names.get(body) ?? `${id}Body`;
+    if (!this.#names.has(body)) {
+      this.#names.set(body, name);
+      this.schemas[name] = schemaOfBody(body);
+    }
+    return { $ref: `#/components/schemas/${name}` };
+  }
+}
+
+/** Throws if a route has no operation. It takes a while, and lets other work go on in between. */
+export async function openapiDocument(routes: readonly Route[]): Promise<object> {
   const paths: Record<string, Record<string, object>> = {};
+  const bodies = new Bodies();
   for (const route of routes) {
     const key = `${route.method} ${route.path}`;
     const [tag, operations] = groups.find(([, rows]) => aliased(key) in rows) ?? [];
@@ -55,7 +73,8 @@ export function openapiDocument(routes: readonly Route[]): object {
       const path = operation.path ?? route.path;
       const place = path.startsWith("/v1") && !route.path.startsWith("/v1") ? path.slice("/v1".length) : path;
       paths[place] ??= {};
-      paths[place][route.method.toLowerCase()] = operationObject(operation, place, tag, route);
+      paths[place][route.method.toLowerCase()] = operationObject(operation, { place, tag, route, bodies });
+      await yieldIfSpent();
     }
   }
   return {
@@ -70,7 +89,7 @@ export function openapiDocument(routes: readonly Route[]): object {
     servers: [{ url: "/" }],
     tags: groups.map(([name]) => ({ name })),
     components: {
-      schemas: { Failure: failure },
+      schemas: { Failure: failure, ...bodies.schemas },
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer" },
         header: { type: "apiKey", in: "header", name: "x-api-key" },
@@ -88,7 +107,14 @@ function aliased(key: string): string {
   return isKnown ? key : `${method} /v1${path}`;
 }
 
-function operationObject(operation: Operation, path: string, tag: string, route: Route): object {
+interface Row {
+  readonly place: string;
+  readonly tag: string;
+  readonly route: Route;
+  readonly bodies: Bodies;
+}
+
+function operationObject(operation: Operation, { place: path, tag, route, bodies }: Row): object {
   const { summary, body, query = {}, answer } = operation;
   const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     name,
@@ -104,20 +130,22 @@ function operationObject(operation: Operation, path: string, tag: string, route:
     schema: { type: "string" },
   }));
   const isGenerating = route.method === "POST" && answer.other !== undefined;
+  const camel = path.replace(/\W+(\w)/g, (_, letter: string) => letter.toUpperCase());
+  const id = `${route.method.toLowerCase()}${camel.replace(/\W/g, "")}`;
   return {
     tags: [tag],
     summary,
-    operationId: `${route.method.toLowerCase()}${path.replace(/\W+(\w)/g, (_, letter: string) => letter.toUpperCase()).replace(/\W/g, "")}`,
+    operationId: id,
     parameters: [...inPath, ...inQuery, ...(isGenerating ? inHeaders : [])],
-    ...(body === undefined ? {} : { requestBody: bodyObject(body) }),
+    ...(body === undefined ? {} : { requestBody: bodyObject(body, id, bodies) }),
     responses: { [answer.status]: answerObject(answer), ...failures(answer) },
     ...(route.isPublic ? { security: [] } : {}),
   };
 }
 
-function bodyObject(body: NonNullable<Operation["body"]>): object {
+function bodyObject(body: NonNullable<Operation["body"]>, id: string, bodies: Bodies): object {
   if ("form" in body) return { required: true, content: { "multipart/form-data": { schema: body.form } } };
-  const content = { schema: schemaOfBody(body), example: body.examples[0] };
+  const content = { schema: bodies.ref(body, id), example: body.examples[0] };
   return { required: true, content: { "application/json": content } };
 }
 
