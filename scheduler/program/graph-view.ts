@@ -9,6 +9,7 @@ export interface GraphView {
   readonly nodes: readonly ViewedNode[];
 }
 
+/** A node of such a graph. */
 export interface ViewedNode {
   readonly name: string;
   readonly kind: NodeSpec["kind"];
