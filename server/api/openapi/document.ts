@@ -28,6 +28,7 @@ const headers: readonly (readonly [name: string, description: string])[] = [
   ["x-bunting-ttft-ms", "Milliseconds to the first token at most"],
   ["x-bunting-why", "1: the answer tells where its time went"],
   ["x-session-id", "Name of the conversation"],
+  ["x-conversation-id", "Name under which GET /v1/stream goes on with the stream"],
 ];
 
 /** Route of the description, which describes the given routes and itself. */

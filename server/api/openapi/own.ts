@@ -1,6 +1,7 @@
 /** Operations of Bunting's own API: programs, records, the server's state. */
 
 import { atOnce } from "../../../base/time-slice.ts";
+import { stateViews } from "../../http/state-events.ts";
 import { Fields } from "../fields.ts";
 import { ProgramReader } from "../programs/schema.ts";
 import { parseCalls, parseSession, parseValue } from "../programs/sessions.ts";
@@ -30,8 +31,18 @@ export const serverOperations: Operations = {
   "GET /state": { summary: "Tells what the server does at this moment", answer: json(answers.state) },
   "GET /state/stream": {
     summary: "Tells what the server does from now on",
-    query: { view: oneOf("facts", "live", "cache") },
+    query: { view: oneOf(...stateViews) },
     answer: media("text/event-stream"),
+  },
+  "GET /v1/stream": {
+    summary: "Goes on with an answer that was asked for with x-conversation-id",
+    query: { conv_id: text, starting_after: count, from: oneOf("0") },
+    answer: media("text/event-stream"),
+  },
+  "DELETE /v1/stream": {
+    summary: "Ends such an answer, and forgets it",
+    query: { conv_id: text },
+    answer: json(shape({ conv_id: text, deleted: flag })),
   },
   "GET /v1/usage": {
     summary: "Tells the use of keys by day",
