@@ -139,7 +139,7 @@ export async function startSeveral(
   const gap = new ThreadGap();
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
-  const ledger = openLedger(config);
+  const ledger = openLedger(config, keys);
   const traces = await openTraces(config);
   const shared = {
     config,
