@@ -9,7 +9,7 @@ import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
 import type { KeptResponses } from "./api/responses/kept.ts";
-import { routesOf } from "./api/routes.ts";
+import { routesOf, stateLists } from "./api/routes.ts";
 import { type ModelHost, resolvedName, severalRoutes } from "./api/several.ts";
 import type { ListedModel } from "./api/several-models.ts";
 import { composeModel } from "./compose.ts";
@@ -25,6 +25,7 @@ import { cacheSalts } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
+import { KeptStreams } from "./http/kept-streams.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { mergedMetrics } from "./http/merged-metrics.ts";
@@ -87,6 +88,7 @@ interface Shared extends WatchServices {
   readonly lifecycle: Lifecycle;
   readonly compiler: ConstraintCompiler;
   readonly responses: KeptResponses;
+  readonly streams: KeptStreams;
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
   readonly events: EngineEvents;
@@ -139,6 +141,7 @@ export async function startSeveral(
   const gap = new ThreadGap();
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
+  const streams = new KeptStreams(defaultHttpLimits);
   const ledger = openLedger(config, keys);
   const traces = await openTraces(config);
   const shared = {
@@ -146,6 +149,7 @@ export async function startSeveral(
     lifecycle,
     compiler,
     responses,
+    streams,
     cacheRecords,
     requestRecords,
     ledger,
@@ -210,7 +214,7 @@ export async function startSeveral(
     const known = set.states().map(({ name, phase, bytes, waiting }) => ({ name, phase, bytes, waiting }));
     return { ...(isAdmin ? snapshotOf(sources()) : factsOf(sources())), memoryBytes, models: known };
   };
-  const streams = new StateStreams({
+  const stateStreams = new StateStreams({
     facts: () => factsOf(sources()),
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
@@ -222,6 +226,7 @@ export async function startSeveral(
     requestRecords,
     lifecycle,
     limits: defaultHttpLimits,
+    lists: stateLists({ requestRecords, jobs }, () => set.loaded().map(({ programs }) => programs)),
   });
   const routes = severalRoutes({
     set,
@@ -230,6 +235,7 @@ export async function startSeveral(
     lifecycle,
     version,
     responses,
+    streams,
     cacheRecords,
     requestRecords,
     ledger,
@@ -237,7 +243,7 @@ export async function startSeveral(
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
     state,
-    stateStream: (call) => streams.open(call),
+    stateStream: (call) => stateStreams.open(call),
     beginsMs: BEGINS_MS,
     limits: defaultHttpLimits,
   });
@@ -386,7 +392,7 @@ async function loadHost(
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
   const { setting, prepared, text, facts, listed } = model;
-  const { lifecycle: server, compiler, responses, cacheRecords, requestRecords, events } = shared;
+  const { lifecycle: server, compiler, responses, streams, cacheRecords, requestRecords, events } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
@@ -422,6 +428,7 @@ async function loadHost(
     programModels: new Map(),
     lifecycle,
     responses,
+    streams,
     cacheRecords,
     sessions: model.sessions,
     sessionPolicy: sessionPolicyOf(config),
