@@ -74,7 +74,8 @@ export const serverSettings = Object.freeze({
   }),
   apiKeyFile: optional({
     placeholder: "file",
-    sentence: "File of accepted keys, one per line; read again when it changes.",
+    sentence:
+      "File of accepted keys, one per line, each with a name after a # if it has one; read again when it changes.",
   }),
   quota: list({
     placeholder: "key=tokens",
@@ -405,6 +406,15 @@ export const serverSettings = Object.freeze({
   logRequests: flag({
     sentence:
       "Log a line for each response, except successful GETs, and for each generation: time, id, route, status, tokens, speed; no text.",
+  }),
+  metricsKeys: integer({
+    unit: "keys",
+    default: 0,
+    defaultText: "none",
+    min: 0,
+    max: 10_000,
+    sentence:
+      "Keys whose use `/metrics` tells apart, the first ones to be used; the others count together. A key is named by its comment in the key file, else by the start of its digest.",
   }),
   otlpEndpoint: setting<string | null>({
     placeholder: "url",

@@ -142,7 +142,7 @@ export async function startSeveral(
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
   const streams = new KeptStreams(defaultHttpLimits);
-  const ledger = openLedger(config);
+  const ledger = openLedger(config, keys);
   const traces = await openTraces(config);
   const shared = {
     config,

@@ -57,7 +57,7 @@ export async function startServer(
   const lifecycle = new Lifecycle("loading");
   const lost = Promise.withResolvers<string>();
   const gap = new ThreadGap();
-  const ledger = openLedger(config);
+  const ledger = openLedger(config, keys);
   const traces = await openTraces(config);
   const telemetryFor = (engines: RunningEngines): Telemetry =>
     openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, { gap, ledger, traces });
