@@ -9,6 +9,7 @@ export interface GraphView {
   readonly nodes: readonly ViewedNode[];
 }
 
+/** Node as people look at it. */
 export interface ViewedNode {
   readonly name: string;
   readonly kind: NodeSpec["kind"];

@@ -417,14 +417,19 @@ describe.skipIf(chromium === null)("in a browser", () => {
   }, 20_000);
 
   test("a narrow page has no sideways scrolling", async () => {
+    const chain = Array.from({ length: 8 }, (_, at) => ask(`Go on {{v${at}}}`, `v${at + 1}`, 1));
+    const opened = await post(server, "/v1/sessions", { variables: { v0: null }, calls: chain });
+    const { id } = (await opened.json()) as { readonly id: string };
     const page = await open(`${server.origin}/#live`, 390);
     await page.when(`document.querySelectorAll(".strip").length === 2`);
     for (const view of ["live", "requests", "cache", "programs", "jobs", "chat"]) {
       await page.evaluate(`location.hash = "#${view}"`);
       await page.when(`document.querySelector("nav a[aria-current]").getAttribute("href") === "#${view}"`);
       const wide = `[...document.querySelectorAll("main, main *")].filter((element) => element.getBoundingClientRect().right > 391 && element.closest(".wide, nav, .unseen, svg") === null).length`;
+      if (view === "programs") await page.when(`document.querySelector(".graph")`);
       expect(await page.evaluate(`[document.documentElement.scrollWidth, ${wide}]`)).toEqual([390, 0]);
     }
+    await fetch(`${server.origin}/v1/sessions/${id}`, { method: "DELETE" });
   }, 20_000);
 
   test.each([8, 64])(
