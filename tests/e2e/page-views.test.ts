@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventData } from "../../server/cli/client.ts";
 import type { StateEvent } from "../../server/http/state-events.ts";
+import { recordChats } from "../support/recorded.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
 import { begin, clientOf } from "./jobs-server.ts";
 import { ask } from "./program-http.ts";
@@ -311,6 +312,28 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.evaluate(`document.querySelector("#waterfall a").click()`);
     await page.when(`document.getElementById("waterfall") === null`);
   }, 20_000);
+
+  test("what was recorded is simulated with a second engine, and shown before and after", async () => {
+    const recording = join(data, "recording");
+    recordChats(recording, 24);
+    const recorded = startTestServer({ recording });
+    const page = await open(`${recorded.origin}/#requests`);
+    await page.when(`document.getElementById("what-if-engines")`);
+    await page.click("[aria-labelledby=what-if-title] button");
+    const cells = `[...document.querySelectorAll("[aria-labelledby=what-if-title] td")]`;
+    await page.when(`${cells}.length === 12`);
+    expect(await page.evaluate(`${cells}.at(-1).textContent`)).toMatch(/^[\d.]+ m?s → [\d.]+ m?s$/);
+    expect(await page.evaluate(`${cells}.at(-1).className`)).toContain("better");
+    await page.go(`${server.origin}/#requests`); // which records nothing
+    await page.when(`document.getElementById("what-if-engines")`);
+    await page.click("[aria-labelledby=what-if-title] button");
+    const told = await page.when(
+      `document.querySelector("[aria-labelledby=what-if-title] .hint")?.textContent`,
+    );
+    expect(told).toStartWith("Nothing is recorded, so nothing can be simulated");
+    await page.go("about:blank");
+    await recorded.close();
+  }, 40_000);
 
   test("an answer's link leads from the chat to its request", async () => {
     const page = await open(server.origin);
