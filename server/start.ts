@@ -199,6 +199,7 @@ function compose(
     version,
     limits: defaultHttpLimits,
     origins: originRules(config),
+    recording: config.record,
     jobs: store === null ? null : { store, settings: jobSettings(config) },
   });
 }
