@@ -13,6 +13,7 @@ import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { CacheRecords } from "./api/cache-records.ts";
 import { startJobs } from "./api/jobs.ts";
 import { refusalOn } from "./api/refusals.ts";
+import { streamRoutes, withResumableStreams } from "./api/resumable.ts";
 import type { RouteDeps } from "./api/route-deps.ts";
 import { routesOf } from "./api/routes.ts";
 import { RequestRecords } from "./explain/request-records.ts";
@@ -20,6 +21,7 @@ import type { Compiled } from "./grammar/compiler.ts";
 import { type App, type AppDeps, createApp } from "./http/app.ts";
 import { BodyReader } from "./http/body.ts";
 import type { JsonReader } from "./http/json/reader.ts";
+import { KeptStreams } from "./http/kept-streams.ts";
 import type { HttpLimits } from "./http/limits.ts";
 import type { JobService, JobSettings } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
@@ -51,7 +53,7 @@ export interface ModelParts extends GivenToRoutes {
 
 /** Parts of one model, and settings of its server. */
 export interface ServerParts
-  extends Omit<ModelParts, "sessions" | "cacheRecords" | "requestRecords">,
+  extends Omit<ModelParts, "sessions" | "cacheRecords" | "requestRecords" | "streams">,
     Pick<AppDeps, "keys" | "origins"> {
   readonly json: JsonReader;
   /** null: the server keeps no jobs. */
@@ -105,15 +107,17 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
 /** Puts the parts together. Unfinished jobs resume. */
 export function composeServer(parts: ServerParts): ComposedServer {
   const { limits, jobs: kept } = parts;
+  const streams = new KeptStreams(limits);
   const served = composeModel({
     ...parts,
     sessions: new SessionTable(),
     cacheRecords: new CacheRecords(),
     requestRecords: new RequestRecords(),
+    streams,
   });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
-  const routes = routesOf({ ...served, jobs });
+  const routes = withResumableStreams([...routesOf({ ...served, jobs }), ...streamRoutes(streams)], streams);
   const bodies = new BodyReader(limits, parts.json);
   const app = createApp({ ...parts, routes, bodies, refuse: refusalOn });
   return { app, generator, programs, jobs };

@@ -16,6 +16,7 @@ import { withOptionHere } from "./cli/other-servers.ts";
 import { pull, pullHelp, pullOptions } from "./cli/pull.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateOptions } from "./cli/simulate.ts";
+import { top, topOptions } from "./cli/top/top.ts";
 import { variableProblem } from "./cli/variables.ts";
 import { why, whyOptions } from "./cli/why.ts";
 import { type Setting, serverHeadings, serverSettings, type Values } from "./config.ts";
@@ -159,6 +160,8 @@ command(
   null,
   simulateCommand,
 );
+
+command("top", "Show a running server at work, in the terminal.", topOptions, null, top);
 
 const whyCommand = program
   .command("why")

@@ -44,6 +44,7 @@ import { Telemetry, type TelemetryOptions } from "./http/telemetry.ts";
 import { embeddingServed, type ServedModel } from "./request/served-model.ts";
 import type { EngineEvents } from "./running-server.ts";
 import { Encoder } from "./text/encoder.ts";
+import type { Traces } from "./trace/traces.ts";
 import type { UsageLedger } from "./usage/ledger.ts";
 import { version } from "./version.ts";
 
@@ -166,6 +167,13 @@ export async function startWatchedEngines(
   return await watched.promise;
 }
 
+/** Services of a server that its telemetry reads. */
+export interface WatchServices {
+  readonly gap: ThreadGap;
+  readonly ledger: UsageLedger;
+  readonly traces: Traces | null;
+}
+
 /** Telemetry of engines. `engines` returns the present ones; null while their model is not loaded. */
 export function openTelemetry(
   { logRequests }: Config,
@@ -173,8 +181,7 @@ export function openTelemetry(
   scope: NonNullable<TelemetryOptions["scope"]>,
   specs: readonly DeviceSpec[],
   engines: () => RunningEngines | null,
-  gap: ThreadGap,
-  ledger: UsageLedger,
+  { gap, ledger, traces }: WatchServices,
 ): Telemetry {
   return new Telemetry({
     modelName,
@@ -182,6 +189,7 @@ export function openTelemetry(
     scope,
     specs,
     ledger,
+    traces,
     log: logRequests ? new RequestLog(console.log) : null,
     loads: () => engines()?.fleet.loads() ?? [],
     predictionErrors: () => engines()?.fleet.estimated.map(({ margin }) => margin ?? 0) ?? [],

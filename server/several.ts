@@ -9,7 +9,7 @@ import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
 import type { KeptResponses } from "./api/responses/kept.ts";
-import { routesOf } from "./api/routes.ts";
+import { routesOf, stateLists } from "./api/routes.ts";
 import { type ModelHost, resolvedName, severalRoutes } from "./api/several.ts";
 import type { ListedModel } from "./api/several-models.ts";
 import { composeModel } from "./compose.ts";
@@ -25,6 +25,7 @@ import { cacheSalts } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
+import { KeptStreams } from "./http/kept-streams.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { mergedMetrics } from "./http/merged-metrics.ts";
@@ -47,11 +48,12 @@ import {
   prepareSimulated,
   servedModelOf,
   startWatchedEngines,
+  type WatchServices,
 } from "./open-model.ts";
 import { aboutOf } from "./request/served-model.ts";
 import type { EngineEvents, RunningServer, StartEvents } from "./running-server.ts";
 import { jobSettings, openKeys, openLedger, originRules, sessionPolicyOf } from "./server-parts.ts";
-import type { UsageLedger } from "./usage/ledger.ts";
+import { openTraces } from "./trace/open-traces.ts";
 import { version } from "./version.ts";
 
 /** A loaded model with the services that its server needs of it. */
@@ -81,15 +83,14 @@ interface OpenModel {
 }
 
 /** Services that all models share. */
-interface Shared {
+interface Shared extends WatchServices {
   readonly config: Config;
   readonly lifecycle: Lifecycle;
   readonly compiler: ConstraintCompiler;
   readonly responses: KeptResponses;
+  readonly streams: KeptStreams;
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
-  readonly ledger: UsageLedger;
-  readonly gap: ThreadGap;
   readonly events: EngineEvents;
 }
 
@@ -140,16 +141,20 @@ export async function startSeveral(
   const gap = new ThreadGap();
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
+  const streams = new KeptStreams(defaultHttpLimits);
   const ledger = openLedger(config);
+  const traces = await openTraces(config);
   const shared = {
     config,
     lifecycle,
     compiler,
     responses,
+    streams,
     cacheRecords,
     requestRecords,
     ledger,
     gap,
+    traces,
     events,
   };
   const set = new ModelSet<Host>(
@@ -187,7 +192,7 @@ export async function startSeveral(
     room: smallestRoom(models),
   };
   const jobs = store === null ? null : runJobs(store, jobSettings(config), entry);
-  const telemetry = openTelemetry(config, "", "server", [], () => null, gap, ledger);
+  const telemetry = openTelemetry(config, "", "server", [], () => null, shared);
   const present = (): Telemetry[] => models.flatMap((model) => model.telemetry ?? []);
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
@@ -209,7 +214,7 @@ export async function startSeveral(
     const known = set.states().map(({ name, phase, bytes, waiting }) => ({ name, phase, bytes, waiting }));
     return { ...(isAdmin ? snapshotOf(sources()) : factsOf(sources())), memoryBytes, models: known };
   };
-  const streams = new StateStreams({
+  const stateStreams = new StateStreams({
     facts: () => factsOf(sources()),
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
@@ -218,8 +223,10 @@ export async function startSeveral(
     },
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     latencies: () => present().map(({ latencies }) => latencies),
+    requestRecords,
     lifecycle,
     limits: defaultHttpLimits,
+    lists: stateLists({ requestRecords, jobs }, () => set.loaded().map(({ programs }) => programs)),
   });
   const routes = severalRoutes({
     set,
@@ -228,6 +235,7 @@ export async function startSeveral(
     lifecycle,
     version,
     responses,
+    streams,
     cacheRecords,
     requestRecords,
     ledger,
@@ -235,7 +243,7 @@ export async function startSeveral(
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
     state,
-    stateStream: (call) => streams.open(call),
+    stateStream: (call) => stateStreams.open(call),
     beginsMs: BEGINS_MS,
     limits: defaultHttpLimits,
   });
@@ -270,7 +278,7 @@ export async function startSeveral(
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await front.close();
+      await Promise.all([front.close(), traces?.close()]);
       await close();
       return cut;
     },
@@ -384,21 +392,12 @@ async function loadHost(
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
   const { setting, prepared, text, facts, listed } = model;
-  const {
-    lifecycle: server,
-    compiler,
-    responses,
-    cacheRecords,
-    requestRecords,
-    ledger,
-    gap,
-    events,
-  } = shared;
+  const { lifecycle: server, compiler, responses, streams, cacheRecords, requestRecords, events } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
   const telemetryFor = ({ specs }: RunningEngines): Telemetry =>
-    openTelemetry(config, setting.name, "model", specs, () => model.engines, gap, ledger);
+    openTelemetry(config, setting.name, "model", specs, () => model.engines, shared);
   const watched = await startWatchedEngines(
     config,
     prepared,
@@ -429,6 +428,7 @@ async function loadHost(
     programModels: new Map(),
     lifecycle,
     responses,
+    streams,
     cacheRecords,
     sessions: model.sessions,
     sessionPolicy: sessionPolicyOf(config),

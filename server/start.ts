@@ -34,6 +34,7 @@ import { aboutOf, type ServedModel } from "./request/served-model.ts";
 import type { RunningServer, StartEvents } from "./running-server.ts";
 import { jobSettings, openKeys, openLedger, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { startSeveral } from "./several.ts";
+import { openTraces } from "./trace/open-traces.ts";
 import { version } from "./version.ts";
 
 /**
@@ -57,8 +58,9 @@ export async function startServer(
   const lost = Promise.withResolvers<string>();
   const gap = new ThreadGap();
   const ledger = openLedger(config);
+  const traces = await openTraces(config);
   const telemetryFor = (engines: RunningEngines): Telemetry =>
-    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, gap, ledger);
+    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, { gap, ledger, traces });
   const facts = Promise.withResolvers<TextFacts>();
   const watchedEvents: StartEvents = {
     ...events,
@@ -122,7 +124,7 @@ export async function startServer(
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await front.close();
+      await Promise.all([front.close(), traces?.close()]);
       generator.close();
       text.encoder.close();
       compiler.close();

@@ -9,16 +9,17 @@ import { type Targets, targetsOf } from "./targets.ts";
 
 /** Makes the exchange of a call whose body has been read. */
 export function exchangeOf(
-  { request, requestId, reply, arrivedMs, loadMs, tenant }: Call,
+  { request, requestId, reply, arrivedMs, loadMs, tenant, trace }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
-  const { signal } = request;
+  const { signal } = reply;
   const sessionName = sessionHeaderOf(request.headers);
   const entry = {
     route: pathOf(request),
     readMs: performance.now(),
     wantsWhy: request.headers.get(WHY_HEADER) === "1",
     whenSent: (tell: () => void) => reply.whenSent(tell),
+    trace,
   };
   const about = { requestId, signal, reply, entry, arrivedMs, loadMs, tenant, sessionName };
   return { ...about, services: deps, limits: deps.limits };
@@ -26,10 +27,10 @@ export function exchangeOf(
 
 /** The same services for one call: its encoder jobs stop when the client disconnects. */
 export function during<Services extends Pick<PromptServices, "encoder">>(
-  { request }: Call,
+  { reply }: Call,
   services: Services,
 ): Services {
-  return { ...services, encoder: services.encoder.until(request.signal) };
+  return { ...services, encoder: services.encoder.until(reply.signal) };
 }
 
 /** Header by which a client asks for the record of its request in the answer; its value is 1. */

@@ -9,3 +9,8 @@ export function refusalOn(path: string, error: ApiError, requestId: string): Res
     return anthropicErrorResponse(error, requestId);
   return errorResponse(error);
 }
+
+/** Error event in the form of the path's wire format, with the JSON of an error. */
+export function errorEvent(path: string, json: string): string {
+  return path.startsWith("/v1/messages") ? `event: error\ndata: ${json}\n\n` : `data: ${json}\n\n`;
+}

@@ -9,7 +9,7 @@ const LIMIT_MAX = 1000;
 const ORDERS: readonly RequestOrder[] = ["created", "duration", "first_token"];
 
 /** GET /v1/requests */
-export function listRequests({ request, tenant, isAdmin }: Call, records: RequestRecords): object {
+export function listRequests({ request, tenant, isAdmin }: Call, records: RequestRecords) {
   const search = new URL(request.url).searchParams;
   const order = search.get("sort") ?? "created";
   if (!isOrder(order)) throw badRequest(`sort must be ${ORDERS.join(", ")}, but is ${quote(order)}`, "sort");

@@ -5,6 +5,7 @@ import type { ReasoningField } from "../config.ts";
 import type { RequestRecords } from "../explain/request-records.ts";
 import type { ActivityLog } from "../http/activity.ts";
 import type { CacheSaltFor } from "../http/auth.ts";
+import type { KeptStreams } from "../http/kept-streams.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { PlacementLog } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
@@ -45,6 +46,8 @@ export interface RouteDeps extends PromptServices {
   readonly version: string;
   readonly limits: RespondLimits;
   readonly responses: KeptResponses;
+  /** Streams that outlive their connections. */
+  readonly streams: KeptStreams;
   /** Null if the server keeps no files and batches. */
   readonly jobs: JobService | null;
 }

@@ -6,9 +6,10 @@ import type { Lifecycle } from "../http/lifecycle.ts";
 import { pageFile } from "../http/page.ts";
 import { adminsAlone, type Call, type Route } from "../http/route.ts";
 import { factsOf, snapshotOf } from "../http/state.ts";
-import { StateStreams } from "../http/state-stream.ts";
+import { type StateSources, StateStreams } from "../http/state-stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
+import type { Programs } from "../program/programs.ts";
 import type { KeyUse } from "../usage/use.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
@@ -28,7 +29,7 @@ import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import { openapiRoute } from "./openapi/document.ts";
 import { answerProgram } from "./programs/answer.ts";
 import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
-import { listPrograms } from "./programs/list.ts";
+import { listPrograms, viewPrograms } from "./programs/list.ts";
 import { parrotRoutes } from "./programs/parrot.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
@@ -73,6 +74,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     inspect: deps.inspect,
     queue: () => deps.fleet.queue(),
     latencies: () => [deps.telemetry.latencies],
+    lists: stateLists(deps, () => [deps.programs]),
   });
   const keyed = false;
   const table: readonly Route[] = [
@@ -121,6 +123,21 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   ];
   const routes = table.flatMap((route) => [route, ...aliasesOf(route)]);
   return [...routes, openapiRoute(routes)];
+}
+
+/** Lists of which the stream of the state tells. */
+export function stateLists(
+  { requestRecords, jobs }: Pick<RouteDeps, "requestRecords" | "jobs">,
+  programs: () => readonly Programs[],
+): StateSources["lists"] {
+  return {
+    requests: (call) => listRequests(call, requestRecords),
+    programs: (call) => viewPrograms(call, programs()),
+    jobs: (call) => {
+      if (jobs === null) throw jobsAreOff();
+      return listBatches(call, jobs);
+    },
+  };
 }
 
 /** Route of the use of keys. */

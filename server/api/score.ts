@@ -132,6 +132,7 @@ function idOf(kind: string): string {
 
 async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, service }: ScoreRequest) {
   const { weights, bias = 0, pooling = "last", layers = [] } = headOf(services);
+  exchange.entry?.trace?.asks({ operation: "score" });
   const isWhole = services.model.isEncoder ?? false;
   const texts: TokenPair[] = [];
   for (const pair of pairs) {

@@ -15,9 +15,10 @@ import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { openapiRoute } from "./openapi/document.ts";
 import { listPrograms } from "./programs/list.ts";
-import { refusalOn } from "./refusals.ts";
+import { errorEvent, refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
-import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
+import { cancelResponse, deleteResponse, readResponse, type StreamDeps } from "./responses/responses.ts";
+import { streamRoutes, withResumableStreams } from "./resumable.ts";
 import { aliasesOf, jobRoutes, pageRoutes, requestRoutes, usageRoute } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
 
@@ -34,7 +35,8 @@ export interface SeveralDeps {
   readonly answersToAny: boolean;
   readonly lifecycle: Lifecycle;
   readonly version: string;
-  readonly responses: ResponsesDeps["responses"];
+  readonly responses: StreamDeps["responses"];
+  readonly streams: StreamDeps["streams"];
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
   readonly ledger: KeyUse;
@@ -145,8 +147,12 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
       ),
     ),
     ...jobRoutes(jobs),
+    ...streamRoutes(deps.streams),
   ];
-  const routes = table.flatMap((row) => [row, ...aliasesOf(row)]);
+  const routes = withResumableStreams(
+    table.flatMap((row) => [row, ...aliasesOf(row)]),
+    deps.streams,
+  );
   return [...routes, openapiRoute(routes)];
 }
 
@@ -168,7 +174,7 @@ async function toModel(call: Call, row: Row, deps: SeveralDeps): Promise<unknown
   const answer = async (asked: Call, onLoading: OnLoading): Promise<unknown> => {
     const askedMs = performance.now();
     const isPresent = deps.set.present(name) !== null;
-    const lease = await deps.set.use(name, call.request.signal, onLoading);
+    const lease = await deps.set.use(name, call.reply.signal, onLoading);
     const loadMs = isPresent ? 0 : performance.now() - askedMs;
     try {
       if (keepAliveMs !== null) deps.set.keep(name, keepAliveMs);
@@ -211,19 +217,14 @@ async function answerWaiting(
   const path = new URL(call.request.url).pathname;
   work
     .then(async (response) => {
-      if (!stream.continue()) stream.end(eventOf(path, await (response as Response).text()));
+      if (!stream.continue()) stream.end(errorEvent(path, await (response as Response).text()));
     })
     .catch(async (error) => {
       const refusal = asApiError(error, call.requestId);
-      stream.end(eventOf(path, await refusalOn(path, refusal, call.requestId).text()));
+      stream.end(errorEvent(path, await refusalOn(path, refusal, call.requestId).text()));
     })
     .finally(() => clearInterval(ticks));
   return stream.response();
-}
-
-/** Error event in the form of the path's wire format. */
-function eventOf(path: string, json: string): string {
-  return path.startsWith("/v1/messages") ? `event: error\ndata: ${json}\n\n` : `data: ${json}\n\n`;
 }
 
 /** True if the promise settles, either way, within the time. */

@@ -24,6 +24,10 @@ export type StreamEvent =
   | { readonly kind: "text" | "thought"; readonly text: string }
   /** Id of the request, before everything else. */
   | { readonly kind: "request"; readonly id: string }
+  /** Number of the event that the next ones are of, in a stream that can be resumed. */
+  | { readonly kind: "number"; readonly number: number }
+  /** Comment of the server while the answer waits: when it will begin. */
+  | { readonly kind: "wait"; readonly text: string }
   /** A piece of a call: its id and name come once, its arguments in pieces. */
   | {
       readonly kind: "call";
@@ -46,6 +50,9 @@ export class ServerError extends Error {
   }
 }
 
+/** Error of a connection that ended before the answer did. */
+export class ConnectionLost extends ServerError {}
+
 /** Base of the API's routes: "http://host:8000" → "http://host:8000/v1". Throws ServerError. */
 export function apiBase(url: string): string {
   const parsed = URL.parse(/^https?:\/\//.test(url) ? url : `http://${url}`);
@@ -66,32 +73,51 @@ export async function listModels(target: Target, signal?: AbortSignal): Promise<
 
 /**
  * Streams one chat completion. `body` is OpenAI's, without `stream`. Usage arrives at the end unless `body`
- * has `stream_options`. Throws the signal's reason on abort.
+ * has `stream_options`. `name`: that of a stream that can be resumed. Throws the signal's reason on abort.
  */
 export async function* streamChat(
   target: Target,
   body: Readonly<Record<string, unknown>>,
   signal: AbortSignal,
+  name?: string,
 ): AsyncGenerator<StreamEvent> {
   const response = await ask(target, "/chat/completions", {
     method: "POST",
-    headers: { "content-type": "application/json" },
+    headers: {
+      "content-type": "application/json",
+      ...(name === undefined ? {} : { "x-conversation-id": name }),
+    },
     body: JSON.stringify({ stream_options: { include_usage: true }, ...body, stream: true }),
     signal,
   });
   if (!response.ok) throw await serverError(response, target);
-  if (response.body === null) throw new ServerError(0, "the server sent no body");
   const requestId = response.headers.get("x-request-id");
   if (requestId !== null) yield { kind: "request", id: requestId };
-  let done = false;
-  for await (const data of eventData(response.body, signal)) {
-    if (data === "[DONE]") {
-      done = true;
-      break;
-    }
-    yield* chunkEvents(data);
+  yield* answerEvents(response, signal);
+}
+
+/** Goes on with the stream of a chat completion after an event; null: from its begin. */
+export async function* resumeChat(
+  target: Target,
+  name: string,
+  after: number | null,
+  signal: AbortSignal,
+): AsyncGenerator<StreamEvent> {
+  const route = `/stream?conv_id=${encodeURIComponent(name)}${after === null ? "" : `&starting_after=${after}`}`;
+  const response = await ask(target, route, { signal });
+  if (!response.ok) throw await serverError(response, target);
+  yield* answerEvents(response, signal);
+}
+
+async function* answerEvents(response: Response, signal: AbortSignal): AsyncGenerator<StreamEvent> {
+  if (response.body === null) throw new ServerError(0, "the server sent no body");
+  for await (const { name, value } of eventLines(response.body, signal)) {
+    if (name === "id") yield { kind: "number", number: Number(value) };
+    else if (name === "") yield { kind: "wait", text: value };
+    else if (name === "data" && value === "[DONE]") return;
+    else if (name === "data") yield* chunkEvents(value);
   }
-  if (!done) throw brokenOff();
+  throw brokenOff();
 }
 
 /**
@@ -102,6 +128,19 @@ export async function* eventData(
   body: ReadableStream<Uint8Array>,
   signal?: AbortSignal,
 ): AsyncGenerator<string> {
+  for await (const { name, value } of eventLines(body, signal)) if (name === "data") yield value;
+}
+
+/** Line of an event stream: a field, or a comment, whose name is empty. */
+interface EventLine {
+  readonly name: string;
+  readonly value: string;
+}
+
+async function* eventLines(
+  body: ReadableStream<Uint8Array>,
+  signal?: AbortSignal,
+): AsyncGenerator<EventLine> {
   const decoder = new TextDecoder();
   const reader = body.getReader(); // some browsers cannot iterate over a stream
   const read = () =>
@@ -116,7 +155,10 @@ export async function* eventData(
       for (let end = rest.indexOf("\n"); end >= 0; end = rest.indexOf("\n", start)) {
         const line = rest.slice(start, rest[end - 1] === "\r" ? end - 1 : end);
         start = end + 1;
-        if (line.startsWith("data:")) yield line.slice(line[5] === " " ? 6 : 5);
+        const colon = line.indexOf(":");
+        if (colon < 0) continue;
+        const value = line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+        yield { name: line.slice(0, colon), value };
       }
       rest = rest.slice(start);
     }
@@ -181,7 +223,7 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
 }
 
 export function brokenOff(): ServerError {
-  return new ServerError(0, "The server broke off its answer.");
+  return new ConnectionLost(0, "The server broke off its answer.");
 }
 
 /** Calls a route of the API with fetch. Throws ServerError if no server responds. */
@@ -193,7 +235,7 @@ export async function ask(target: Target, route: string, init: RequestInit): Pro
     return await fetch(`${base}${route}`, { ...init, headers, keepalive: false });
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new ServerError(0, `No server answers at ${base}.`);
+    throw new ConnectionLost(0, `No server answers at ${base}.`);
   }
 }
 

@@ -1,9 +1,9 @@
 import type { BodyLimits } from "./body.ts";
 import { defaultPaceLimits } from "./body-pieces.ts";
 import type { JsonLimits } from "./json/parse.ts";
-import type { StreamLimits } from "./stream.ts";
+import type { KeepLimits } from "./kept-streams.ts";
 
-export interface HttpLimits extends BodyLimits, StreamLimits {
+export interface HttpLimits extends BodyLimits, KeepLimits {
   /** Bytes of names and values of all headers. The parser refuses a head of 16 KiB. */
   readonly headerBytesMax: number;
   readonly headersMax: number;
@@ -32,4 +32,8 @@ export const defaultHttpLimits: HttpLimits = Object.freeze({
   keepAliveMs: 10_000,
   pendingBytesMax: 1024 * 1024,
   stallMs: 60_000,
+  readerlessMs: 60_000,
+  endedKeptMs: 300_000,
+  keptStreamsMax: 64,
+  keptBytesMax: 32 * 1024 * 1024,
 });

@@ -2,11 +2,16 @@
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { RunningRequest } from "../explain/running-requests.ts";
 import type { Quantiles } from "./recent-quantiles.ts";
 import type { JobsSnapshot, PlacementSnapshot, ServerFacts, Snapshot } from "./state.ts";
 
+/** Lists of things that have an id. */
+export const listViews = ["requests", "programs", "jobs"] as const;
+export type ListView = (typeof listViews)[number];
+
 /** Parts of the state that a client asks for. */
-export const stateViews = ["facts", "live", "cache"] as const;
+export const stateViews = ["facts", "live", "cache", "top", ...listViews] as const;
 export type StateView = (typeof stateViews)[number];
 
 export type StateEvent =
@@ -14,8 +19,25 @@ export type StateEvent =
   | { readonly kind: "facts"; readonly facts: FactsNow }
   /** Twice a second, to a sender who may see all keys' requests. */
   | ({ readonly kind: "live" } & LiveNow)
+  /** Twice a second to those who ask for `top`, after `live`: the oldest requests that run. */
+  | { readonly kind: "requests"; readonly requests: readonly RunningRequest[] }
   /** Every other second, if anything changed: the prefix caches, by engine. */
-  | { readonly kind: "cache"; readonly caches: readonly (CacheSnapshot | null)[] };
+  | { readonly kind: "cache"; readonly caches: readonly (CacheSnapshot | null)[] }
+  /** Every second, if anything changed: what a list of the sender's key holds. */
+  | ({ readonly kind: "list"; readonly view: ListView } & ListChange);
+
+export interface ListChange {
+  /** Ids of all entries, in order. */
+  readonly ids: readonly string[];
+  /** Entries that are new or have changed since the last event. */
+  readonly entries: readonly ListEntry[];
+  /** Sentence in place of the list; null: there is a list. */
+  readonly problem: string | null;
+}
+
+export interface ListEntry {
+  readonly id: string;
+}
 
 export interface FactsNow extends Omit<ServerFacts, "timeMs"> {
   /** Sentence why the server accepts no work; null: it does. */

@@ -2,6 +2,8 @@
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { RequestRecords } from "../explain/request-records.ts";
+import { RunningRequests } from "../explain/running-requests.ts";
 import type { ActivityLog } from "./activity.ts";
 import { ApiError, badRequest, quote } from "./errors.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -11,7 +13,10 @@ import type { ServerFacts, Snapshot } from "./state.ts";
 import {
   type EngineNow,
   type FactsNow,
+  type ListEntry,
+  type ListView,
   type LiveNow,
+  listViews,
   type StateEvent,
   type StateView,
   shownLoad,
@@ -30,6 +35,9 @@ const STEPS_MAX = 1024;
 const STEPS_MIN = 8;
 const QUEUE_ROWS_MAX = 12;
 const PLACEMENTS_SHOWN = 5;
+const REQUESTS_MAX = 50;
+/** Looks from one look at a list to the next. */
+const LIST_LOOKS = 2;
 /** Looks from one snapshot of the caches to the next; nodes of all engines in one, and the fewest of an engine. */
 const CACHE_LOOKS = 4;
 const NODES_MAX = 2000;
@@ -44,8 +52,11 @@ export interface StateSources {
   readonly inspect: (nodesMax: number) => void;
   readonly queue: () => readonly QueueRow[];
   readonly latencies: () => readonly Latencies[];
+  readonly requestRecords: Pick<RequestRecords, "running">;
   readonly lifecycle: Pick<Lifecycle, "refusal">;
   readonly limits: StreamLimits;
+  /** Entries of a list that the call asks for. Throws ApiError. */
+  readonly lists: Readonly<Record<ListView, (call: Call) => { readonly data: readonly ListEntry[] }>>;
 }
 
 /** Streams of the state. Each one has a timer, and computes nothing while its client reads too slowly. */
@@ -57,15 +68,19 @@ export class StateStreams {
     this.#sources = sources;
   }
 
-  open({ request, reply, isAdmin }: Call): Response {
+  open(call: Call): Response {
+    const { request, reply, isAdmin } = call;
     const asked = new URL(request.url).searchParams.get("view") ?? "facts";
     const view = stateViews.find((one) => one === asked);
     if (view === undefined)
       throw badRequest(`view is ${stateViews.join(" or ")}, not ${quote(asked)}`, "view");
     if (this.#open >= STREAMS_MAX) throw tooMany();
+    const listed = listViews.find((one) => one === view);
+    const list = listed === undefined ? null : new ListLook(listed, () => this.#sources.lists[listed](call));
+    list?.answer(); // refuses a wrong parameter
     this.#open += 1;
     const write = (event: StateEvent) => stream.write(sseEvent(JSON.stringify(event)));
-    const look = new Look(this.#sources, isAdmin ? view : "facts", isAdmin, write);
+    const look = new Look(this.#sources, isAdmin ? view : "facts", isAdmin, write, list);
     const stream = new ResponseStream(reply, sseFraming, this.#sources.limits, {
       pause: () => look.pause(),
       resume: () => look.resume(),
@@ -88,6 +103,7 @@ class Look {
   readonly #write: (event: StateEvent) => void;
   readonly #firstToken = new RecentQuantiles(QUANTILE_LOOKS);
   readonly #betweenTokens = new RecentQuantiles(QUANTILE_LOOKS);
+  readonly #requests = new RunningRequests();
   /** Number of the next step to tell, by engine. */
   readonly #nextSteps = new Map<string, number>();
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -96,8 +112,16 @@ class Look {
   #caches: readonly (CacheSnapshot | null)[] = [];
   /** The last caches that were told. */
   #told = "";
+  readonly #list: ListLook | null;
 
-  constructor(sources: StateSources, view: StateView, isAdmin: boolean, write: (event: StateEvent) => void) {
+  constructor(
+    sources: StateSources,
+    view: StateView,
+    isAdmin: boolean,
+    write: (event: StateEvent) => void,
+    list: ListLook | null,
+  ) {
+    this.#list = list;
     this.#sources = sources;
     this.#view = view;
     this.#isAdmin = isAdmin;
@@ -118,8 +142,16 @@ class Look {
     const text = JSON.stringify(facts);
     if (text !== this.#facts) this.#write({ kind: "facts", facts });
     this.#facts = text;
-    if (this.#view === "live") this.#write({ kind: "live", ...this.#live() });
+    if (this.#view === "live" || this.#view === "top") this.#write({ kind: "live", ...this.#live() });
+    if (this.#view === "top") {
+      const requests = this.#requests.look(this.#sources.requestRecords.running(REQUESTS_MAX));
+      this.#write({ kind: "requests", requests });
+    }
     if (this.#view === "cache") this.#lookAtCaches();
+    if (this.#list !== null && this.#looks++ % LIST_LOOKS === 0) {
+      const change = this.#list.look();
+      if (change !== null) this.#write(change);
+    }
   }
 
   #lookAtCaches(): void {
@@ -173,6 +205,43 @@ class Look {
       this.#nextSteps.set(key, next);
       return steps;
     });
+  }
+}
+
+/** List as one client sees it. */
+class ListLook {
+  readonly #view: ListView;
+  readonly #read: () => { readonly data: readonly ListEntry[] };
+  /** Texts of the entries that were told, by id, and of the event without them. */
+  #told = new Map<string, string>();
+  #frame = "";
+
+  constructor(view: ListView, read: () => { readonly data: readonly ListEntry[] }) {
+    this.#view = view;
+    this.#read = read;
+  }
+
+  /** The change since the last look; null: there is none. */
+  look(): StateEvent | null {
+    const { data, problem } = this.answer();
+    const told = new Map(data.map((entry) => [entry.id, JSON.stringify(entry)]));
+    const entries = data.filter(({ id }) => told.get(id) !== this.#told.get(id));
+    const frame = { kind: "list", view: this.#view, ids: [...told.keys()], problem } as const;
+    const text = JSON.stringify(frame);
+    if (entries.length === 0 && text === this.#frame) return null;
+    this.#told = told;
+    this.#frame = text;
+    return { ...frame, entries };
+  }
+
+  /** Entries of the list, or a sentence in place of them. Throws ApiError for a wrong parameter. */
+  answer(): { readonly data: readonly ListEntry[]; readonly problem: string | null } {
+    try {
+      return { data: this.#read().data, problem: null };
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 400) throw error;
+      return { data: [], problem: error.message };
+    }
   }
 }
 

@@ -8,6 +8,7 @@ import type { SessionObserver } from "../../scheduler/session/session-keeper.ts"
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
+import type { Traces } from "../trace/traces.ts";
 import type { KeyUse } from "../usage/use.ts";
 import { AnswerHistogram, type BucketCounts } from "./answer-histogram.ts";
 import type { RequestLog } from "./request-log.ts";
@@ -206,6 +207,8 @@ export interface TelemetryOptions {
   readonly log?: RequestLog | null;
   /** Ledger of keys. */
   readonly ledger: KeyUse;
+  /** Absent: requests are not traced. */
+  readonly traces?: Traces | null;
   /** Current loads, by engine id. */
   readonly loads: () => readonly EngineLoad[];
   /** Deviation of each engine's steps from their prediction, by engine id: see OnlineCostModel's margin. */
@@ -222,6 +225,7 @@ export type Work = "requests" | "jobs";
 export class Telemetry {
   readonly log: RequestLog | null;
   readonly ledger: KeyUse;
+  readonly traces: Traces | null;
   readonly #registry = new Registry();
   readonly #registers = [this.#registry];
   readonly #scrape: Scrape;
@@ -243,6 +247,7 @@ export class Telemetry {
     gap,
     log,
     ledger,
+    traces,
     metricsKeptMs,
     scope = "all",
   }: TelemetryOptions) {
@@ -250,6 +255,7 @@ export class Telemetry {
     this.#scrape = new Scrape(() => this.#registry.metrics(), metricsKeptMs);
     this.log = log ?? null;
     this.ledger = ledger;
+    this.traces = traces ?? null;
     this.#modelName = modelName;
     // The fleet chooses a request's engine, so the label is "all"; with one engine it is known.
     this.#answerLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
@@ -272,6 +278,7 @@ export class Telemetry {
     this.#plainGauge("bunting_thread_gap_seconds", `Longest ${away}.`, () => gap().wholeMs / 1000);
     const computing = `Longest that it computed in a ${away}; the rest it waited for a processor.`;
     this.#plainGauge("bunting_thread_gap_computing_seconds", computing, () => gap().computingMs / 1000);
+    if (this.traces !== null) this.#spanCounts(this.traces);
     for (const metric of processMetrics()) this.#registry.registerMetric(metric);
   }
 
@@ -415,6 +422,21 @@ export class Telemetry {
       name: "vllm:spec_decode_num_accepted_tokens_per_pos_total",
       help: "Tokens of drafts that were right, by their place in the draft, from 0.",
       labelNames: [...ofEngine, "position"],
+      registers: this.#registers,
+      collect,
+    });
+  }
+
+  /** Spans by what became of them. */
+  #spanCounts(traces: Traces): void {
+    const collect = (): void => {
+      total.reset();
+      for (const [outcome, count] of Object.entries(traces.counts)) total.inc({ outcome }, count);
+    };
+    const total: Counter<string> = new Counter({
+      name: "bunting_trace_spans_total",
+      help: "Spans of traces: exported, failed (the collector did not take them), dropped (too many waited).",
+      labelNames: ["outcome"],
       registers: this.#registers,
       collect,
     });

@@ -5,6 +5,7 @@ import { CachePanel } from "./cache/cache-panel.tsx";
 import { ChatPanel } from "./chat/chat-panel.tsx";
 import { KeyForm } from "./key-form.tsx";
 import { LivePanel } from "./live/live-panel.tsx";
+import { requestsQuery } from "./requests/query.ts";
 import { RequestsPanel } from "./requests/requests-panel.tsx";
 import { ServerStatus } from "./server-status.tsx";
 import { chat, place, server, type View } from "./store.ts";
@@ -13,17 +14,18 @@ import { ProgramsPanel } from "./tasks/programs-panel.tsx";
 
 interface Tab {
   readonly title: string;
-  readonly stream: Parameters<typeof server.show>[0];
+  /** Parameters of the stream of the state. */
+  readonly stream: () => string;
   readonly Panel: () => VNode;
 }
 
 const tabs: Record<View, Tab> = {
-  chat: { title: "Chat", stream: "facts", Panel: ChatPanel },
-  live: { title: "Live", stream: "live", Panel: LivePanel },
-  requests: { title: "Requests", stream: "facts", Panel: RequestsPanel },
-  cache: { title: "Cache", stream: "cache", Panel: CachePanel },
-  programs: { title: "Programs", stream: "facts", Panel: ProgramsPanel },
-  jobs: { title: "Jobs", stream: "facts", Panel: JobsPanel },
+  chat: { title: "Chat", stream: () => "view=facts", Panel: ChatPanel },
+  live: { title: "Live", stream: () => "view=live", Panel: LivePanel },
+  requests: { title: "Requests", stream: () => `view=requests&${requestsQuery()}`, Panel: RequestsPanel },
+  cache: { title: "Cache", stream: () => "view=cache", Panel: CachePanel },
+  programs: { title: "Programs", stream: () => "view=programs", Panel: ProgramsPanel },
+  jobs: { title: "Jobs", stream: () => "view=jobs&limit=50", Panel: JobsPanel },
 };
 
 function App(): VNode {
@@ -52,5 +54,5 @@ function App(): VNode {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") chat.stop();
 });
-effect(() => server.show(tabs[place.value.view].stream));
+effect(() => server.show(tabs[place.value.view].stream()));
 render(<App />, document.getElementById("app")!);

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { eventData, listModels, ServerError } from "../cli/client.ts";
 import type { LoadingFacts } from "../http/lifecycle.ts";
-import type { StateEvent, StateView } from "../http/state-events.ts";
+import type { StateEvent } from "../http/state-events.ts";
 import { call, messageOf, noteKey, target } from "./api.ts";
 
 const RETRY_MS = 1000;
@@ -23,7 +23,7 @@ export class ServerLink {
   /** True if this tab's key may see all keys' requests; null: not known yet. */
   readonly isAdmin = signal<boolean | null>(null);
   readonly #onEvent: (event: StateEvent) => void;
-  #view: StateView = "facts";
+  #query = "view=facts";
   #stopping: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #waitMs = RETRY_MS;
@@ -39,10 +39,10 @@ export class ServerLink {
     });
   }
 
-  /** Streams what a view shows. */
-  show(view: StateView): void {
-    if (view === this.#view && this.#stopping !== null) return;
-    this.#view = view;
+  /** Streams what a view shows, by the parameters of the stream. */
+  show(query: string): void {
+    if (query === this.#query && this.#stopping !== null) return;
+    this.#query = query;
     this.connect();
   }
 
@@ -64,7 +64,7 @@ export class ServerLink {
   }
 
   async #stream(signal: AbortSignal): Promise<void> {
-    const response = await call(`state/stream?view=${this.#view}`, { signal });
+    const response = await call(`state/stream?${this.#query}`, { signal });
     const models = await listModels(target()).catch(() => []);
     this.#waitMs = RETRY_MS;
     this.loading.value = null;

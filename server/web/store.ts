@@ -1,9 +1,13 @@
 /** State of the page: the conversation, the server, and the view on screen. */
 import { signal } from "@preact/signals";
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
+import type { RequestFacts } from "../explain/request-facts.ts";
 import { Chat } from "./chat/chat.ts";
+import { Listing } from "./listing.ts";
 import { LiveState } from "./live/live-state.ts";
 import { ServerLink } from "./server-link.ts";
+import type { BatchFacts } from "./tasks/batch.ts";
+import type { ProgramFacts } from "./tasks/program.ts";
 
 export const views = ["chat", "live", "requests", "cache", "programs", "jobs"] as const;
 export type View = (typeof views)[number];
@@ -23,9 +27,15 @@ export const chat = new Chat();
 /** Prefix caches by engine; null: none was told yet. */
 export const caches = signal<readonly (CacheSnapshot | null)[]>([]);
 export const live = new LiveState();
+export const lists = {
+  requests: new Listing<RequestFacts>(),
+  programs: new Listing<ProgramFacts>(),
+  jobs: new Listing<BatchFacts>(),
+};
 export const server = new ServerLink((event) => {
   if (event.kind === "live") live.take(event);
   if (event.kind === "cache") caches.value = event.caches;
+  if (event.kind === "list") lists[event.view].take(event);
 });
 
 function readPlace(): Place {

@@ -149,6 +149,57 @@ describe("GET /state/stream", () => {
   });
 });
 
+describe("a list in GET /state/stream", () => {
+  const listOf = (event: StateEvent) => {
+    if (event.kind !== "list") throw new Error(`an event of the kind ${event.kind} is no list`);
+    return event;
+  };
+
+  test("is told whole once, and then only its changes; each key's own", async () => {
+    const server = startTestServer({ keys: { keys: ["one", "two"] } });
+    const asked = { model: "demo", max_tokens: 2, messages: [{ role: "user", content: "A secret." }] };
+    const ask = async (key: string, id: string) => {
+      const headers = { authorization: `Bearer ${key}`, "x-request-id": id };
+      await (await post(server, "/v1/chat/completions", asked, { headers })).text();
+    };
+    await ask("two", "foreign");
+    await ask("one", "first");
+    const query = "?view=requests&limit=2";
+    const told: StateEvent[] = [];
+    let next: Promise<void> | null = null;
+    await eventsUntil(
+      server,
+      query,
+      (event) => {
+        if (event.kind !== "list") return false;
+        told.push(event);
+        next ??= ask("one", "second").then(() => ask("one", "third"));
+        return event.ids.join() === "third,second" && JSON.stringify(event).includes("answered");
+      },
+      { authorization: "Bearer one" },
+    );
+    await next;
+    expect(listOf(told[0]!)).toMatchObject({ ids: ["first"], entries: [{ id: "first" }], problem: null });
+    const later = told.slice(1).flatMap((event) => listOf(event).entries.map(({ id }) => id));
+    expect(new Set(later)).toEqual(new Set(["second", "third"]));
+    expect(JSON.stringify(told)).not.toContain("secret");
+    await server.settled();
+    await server.close();
+  });
+
+  test("is refused like its route, and says why there is none", async () => {
+    const server = startTestServer();
+    const refused = await fetch(`${server.origin}/state/stream?view=requests&sort=colour`);
+    expect([refused.status, await refused.text()]).toEqual([400, expect.stringContaining("sort must be")]);
+    const events = await eventsUntil(server, "?view=jobs", ({ kind }) => kind === "list");
+    expect(listOf(events.at(-1)!.event)).toMatchObject({
+      ids: [],
+      problem: expect.stringContaining("runs no batches"),
+    });
+    await server.close();
+  });
+});
+
 describe.skipIf(chromium === null)("in a browser", () => {
   const errors: unknown[] = [];
   let browser: Browser;
@@ -292,6 +343,61 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.when(`document.querySelector(".work")?.textContent.includes("${batch.id}")`);
     await page.when(`document.querySelector(".work .facts").textContent.includes("1 of 1 lines done")`);
     expect(await page.evaluate(`document.querySelector(".work progress").value`)).toBe(1);
+  }, 20_000);
+
+  test("a program is a graph, coloured by state, with its critical path", async () => {
+    const calls = [
+      ask("Begin with {{approval}}", "start", 1),
+      ask("Left of {{start}}", "left", 1),
+      ask("Right of {{start}}", "right", 1),
+      ask("More of {{right}}", "more", 1),
+      ask("Both {{left}} {{more}}", "final", 1),
+      ask("Alone", "alone", 1),
+    ];
+    const opened = await post(server, "/v1/sessions", { variables: { approval: null }, calls });
+    const { id } = (await opened.json()) as { readonly id: string };
+    const page = await open(`${server.origin}/#programs`);
+    const graph = `document.querySelector('[aria-label="Graph of ${id}"] svg')`;
+    await page.when(graph);
+    expect(await page.evaluate(`${graph}.querySelectorAll(".call").length`)).toBe(6);
+    expect(await page.evaluate(`${graph}.querySelectorAll(".edge").length`)).toBe(5);
+    expect(await page.evaluate(`${graph}.querySelectorAll(".edge.critical").length`)).toBe(3);
+    await page.when(`${graph}.querySelector("title").textContent.includes("5 waiting")`);
+    await fetch(`${server.origin}/v1/sessions/${id}`, { method: "DELETE" });
+    await page.when(`document.querySelector(".work li") === null`);
+  }, 20_000);
+
+  test("a page that nobody sees gets nothing, and no view asks again and again", async () => {
+    const page = await open(`${server.origin}/#chat`);
+    await page.when(`document.getElementById("send")?.disabled === false`);
+    await page.evaluate(`{
+      window.streams = [];
+      const plain = window.fetch;
+      window.fetch = (url, init) => {
+        streams.push({ url: String(url), signal: init?.signal });
+        return plain(url, init);
+      };
+    }`);
+    for (const view of ["requests", "cache", "programs", "jobs", "live"]) {
+      await page.evaluate(`location.hash = "#${view}"`);
+      await page.when(`document.querySelector("main.${view}")`);
+      await page.when(
+        `streams.at(-1)?.url.includes("v1/models") || streams.at(-1)?.url.includes("view=${view}")`,
+      );
+    }
+    const see = (state: string) =>
+      page.evaluate(`{
+        Object.defineProperty(document, "visibilityState", { value: "${state}", configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+      }`);
+    const reading = `streams.filter(({ url, signal }) => url.includes("state/stream") && !signal.aborted).length`;
+    expect(await page.evaluate(reading)).toBe(1);
+    await see("hidden");
+    expect(await page.evaluate(reading)).toBe(0);
+    await see("visible");
+    expect(await page.evaluate(reading)).toBe(1);
+    const others = `[...new Set(streams.map(({ url }) => new URL(url).pathname))].sort()`;
+    expect(await page.evaluate(others)).toEqual(["/state/stream", "/v1/models"]);
   }, 20_000);
 
   test("every control has a name, every view a heading, and the keyboard reaches the views", async () => {

@@ -431,7 +431,6 @@ test("what is not supported is refused by its name", async () => {
     ],
     [{ input: [] }, "input"],
     [{ background: true, store: false }, "store"],
-    [{ background: true, stream: true }, "stream"],
     [{ reasoning: { effort: "much" } }, "reasoning.effort"],
     [{ metadata: { a: 5 } }, "metadata.a"],
     [{ max_output_tokens: 0 }, "max_output_tokens"],

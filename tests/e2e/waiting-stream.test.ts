@@ -12,6 +12,7 @@ import { ApiKeys } from "../../server/http/auth.ts";
 import { BodyReader } from "../../server/http/body.ts";
 import { badRequest } from "../../server/http/errors.ts";
 import { JsonReader } from "../../server/http/json/reader.ts";
+import { KeptStreams } from "../../server/http/kept-streams.ts";
 import { Lifecycle } from "../../server/http/lifecycle.ts";
 import { defaultHttpLimits } from "../../server/http/limits.ts";
 import type { Call } from "../../server/http/route.ts";
@@ -106,6 +107,7 @@ beforeAll(() => {
     lifecycle,
     version: "0",
     responses,
+    streams: new KeptStreams(defaultHttpLimits),
     cacheRecords: new CacheRecords(),
     jobs: null,
     metrics: async () => new Response(),

@@ -72,7 +72,7 @@ export async function createBatch(call: Call, jobs: JobService): Promise<object>
 }
 
 /** GET /v1/batches */
-export function listBatches({ request, tenant }: Call, { store, runner }: JobService): object {
+export function listBatches({ request, tenant }: Call, { store, runner }: JobService) {
   const search = new URL(request.url).searchParams;
   const query = pageQuery(search, LISTED_MAX);
   const page = store.batches(tenant, { ...query, limit: search.has("limit") ? query.limit : LISTED });
@@ -97,7 +97,7 @@ export function cancelBatch({ rest, tenant }: Call, { store, runner }: JobServic
  * A batch in OpenAI's format. `paused_by` is our own field: the reason why the batch does not advance at the
  * moment.
  */
-export function batchObject(batch: BatchRecord, pausedBy: string | null): object {
+export function batchObject(batch: BatchRecord, pausedBy: string | null) {
   const { usage } = batch;
   const errors = batch.faults.map(({ code, line, message, param }) => ({ code, line, message, param }));
   return {

@@ -195,10 +195,10 @@ export function pageQuery(search: URLSearchParams, limitMax: number): PageQuery 
 }
 
 /** A page in OpenAI's list format. */
-export function pageObject<Record extends { readonly id: string }>(
+export function pageObject<Record extends { readonly id: string }, Shown>(
   { records, hasMore }: { readonly records: readonly Record[]; readonly hasMore: boolean },
-  objectOf: (record: Record) => object,
-): object {
+  objectOf: (record: Record) => Shown,
+) {
   return {
     object: "list",
     data: records.map(objectOf),

@@ -2,11 +2,13 @@
 
 import { noNames } from "../../../scheduler/session/session-table.ts";
 import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
-import type { Call } from "../../http/route.ts";
+import type { KeptStreams } from "../../http/kept-streams.ts";
+import { type Call, whenAborted } from "../../http/route.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import { expectFits, readyChat } from "../../request/prompt.ts";
 import { answerWhole, type Exchange, preparedChat, respond } from "../respond.ts";
+import { answerKept, startingAfter } from "../resumable.ts";
 import { type Keep, ResponseCodec } from "./codec.ts";
 import { messagesOf } from "./conversation.ts";
 import type { Item } from "./items.ts";
@@ -17,13 +19,19 @@ export interface ResponsesDeps extends PromptServices {
   readonly responses: KeptResponses;
 }
 
-type Kept = Pick<ResponsesDeps, "responses">;
+/** Services that answer with streams, too. */
+export interface StreamDeps extends ResponsesDeps {
+  readonly streams: KeptStreams;
+}
+
+type Kept = Pick<StreamDeps, "responses" | "streams">;
 
 /** POST /v1/responses */
 export async function createResponse(
   exchange: Exchange,
-  deps: ResponsesDeps,
+  deps: StreamDeps,
   request: ResponsesRequest,
+  call: Pick<Call, "reply" | "request" | "requestId">,
 ): Promise<Response | object> {
   const { tenant, requestId } = exchange;
   const { responses } = deps;
@@ -32,6 +40,11 @@ export async function createResponse(
   const codec = prepared.codec();
   const begun = codec.begun();
   responses.mustKeep(tenant, { response: begun, input, previousId: request.previousId });
+  if (request.stream) {
+    const answer = (outer: Exchange, keepEnded: Keep) =>
+      respond(outer, { ...prepared, codec: () => new ResponseCodec(request, keepEnded) });
+    return (await streamInBackground(exchange, deps, { id: begun.id, keep, answer }, call)) as Response;
+  }
   responses.run(begun.id, async (signal) => {
     try {
       await answerWhole({ ...exchange, signal }, { ...prepared, isStream: false, codec: () => codec });
@@ -41,6 +54,35 @@ export async function createResponse(
     }
   });
   return begun;
+}
+
+/** Streams a response that goes on without its client, and whose events can be read again by its id. */
+async function streamInBackground(
+  exchange: Exchange,
+  { responses, streams }: Kept,
+  response: {
+    readonly id: string;
+    readonly keep: Keep;
+    readonly answer: (exchange: Exchange, keep: Keep) => Promise<Response>;
+  },
+  call: Pick<Call, "reply" | "request" | "requestId">,
+): Promise<unknown> {
+  const { id, keep, answer } = response;
+  const stream = streams.open(exchange.tenant, id, true);
+  let stopped: AbortSignal | null = null;
+  responses.run(id, async (signal) => {
+    stopped = signal;
+    whenAborted(signal, () => stream.abort());
+    await stream.whenEnded;
+    if (signal.reason === DELETED) streams.forget(exchange.tenant, id);
+  });
+  const keepEnded: Keep = (ended) => {
+    if (stopped?.reason === DELETED) return ended;
+    return keep(stopped?.aborted ? { ...ended, status: "cancelled" } : ended);
+  };
+  return await answerKept(call, stream, (reply) =>
+    answer({ ...exchange, reply, signal: reply.signal }, keepEnded),
+  );
 }
 
 /** A response's prompt starts with the tokens of its predecessors. `input`: the request's own items. */
@@ -71,26 +113,35 @@ export async function countInputTokens(
 }
 
 /** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null if there is no such route. */
-export function readResponse({ request, rest, tenant }: Call, { responses }: Kept): object | null {
+export function readResponse(call: Call, { responses, streams }: Kept): object | null {
+  const { request, reply, rest, tenant } = call;
   const [id = "", what, ...more] = rest.split("/");
   if (more.length > 0 || (what !== undefined && what !== "input_items")) return null;
   const search = new URL(request.url).searchParams;
   const { response, input } = responses.expect(tenant, id);
   if (what === "input_items") return pageOf(input, search);
-  if (search.get("stream") === "true")
-    throw badRequest("stream: this server returns a stored response whole and does not stream it", "stream");
-  return response;
+  if (search.get("stream") !== "true") return response;
+  const stream = streams.find(tenant, id);
+  if (stream !== null) return stream.read(reply, startingAfter(call));
+  const message = `the events of the response ${quote(id)} are not kept: those of one with background and stream are, until some minutes after its end; without stream it is read whole`;
+  throw badRequest(message, "stream");
 }
 
 /** DELETE /v1/responses/{id}; null if there is no such route. */
-export function deleteResponse({ rest: id, tenant }: Call, { responses }: Kept): object | null {
+export function deleteResponse(
+  { rest: id, tenant }: Call,
+  { responses }: Pick<Kept, "responses">,
+): object | null {
   if (id.includes("/")) return null;
   responses.delete(tenant, id);
   return { id, object: "response", deleted: true };
 }
 
 /** POST /v1/responses/{id}/cancel; null if there is no such route. */
-export async function cancelResponse({ rest, tenant }: Call, { responses }: Kept): Promise<object | null> {
+export async function cancelResponse(
+  { rest, tenant }: Call,
+  { responses }: Pick<Kept, "responses">,
+): Promise<object | null> {
   const [id = "", what, ...more] = rest.split("/");
   if (what !== "cancel" || more.length > 0) return null;
   const { response } = responses.expect(tenant, id);

@@ -154,11 +154,6 @@ function keepingOf(fields: Fields): Pick<ResponsesRequest, "store" | "background
   const stream = fields.boolean("stream") ?? false;
   if (background && !store)
     throw badRequest("background needs store: true, since its answer is asked for later", "store");
-  if (background && stream)
-    throw badRequest(
-      "background together with stream is not supported by this server: ask for it by its id",
-      "stream",
-    );
   if (fields.object("stream_options") !== undefined && !stream)
     throw badRequest("stream_options is only allowed together with stream: true", "stream_options");
   return { store, background, stream };

@@ -5,6 +5,9 @@ import { type Figures, newId, type ToolCall, type Turn } from "./conversation.ts
 /** Shortest answer from which a token rate is computed. */
 const PACE_MS_MIN = 200;
 
+/** Comments of a stream that say nothing. */
+const TECHNICAL = new Set(["", "open", "ping"]);
+
 /** Answer that is being streamed. Its turn is renewed once a frame, however many pieces arrive until then. */
 export class AnswerInProgress {
   readonly turn;
@@ -22,9 +25,23 @@ export class AnswerInProgress {
   #requestId: string | null = null;
   #error: string | null = null;
   #frame: number | null = null;
+  /** Sentence while nothing comes; null: the answer has begun, or nothing is known. */
+  readonly wait = signal<string | null>(null);
+  readonly #isResumed: boolean;
 
-  constructor(parent: string | null) {
-    this.turn = signal<Turn>({ id: newId(), parent, role: "assistant", content: "" });
+  /** `resumed`: answer of an earlier page, whose text comes anew. */
+  constructor(parent: string | null, resumed?: Turn) {
+    this.#isResumed = resumed !== undefined;
+    this.turn = signal<Turn>(resumed ?? { id: newId(), parent, role: "assistant", content: "" });
+  }
+
+  /** Name of its stream. */
+  get name(): string {
+    return this.turn.value.id;
+  }
+
+  get hasBegun(): boolean {
+    return this.#firstMs !== null;
   }
 
   get signal(): AbortSignal {
@@ -41,6 +58,12 @@ export class AnswerInProgress {
 
   take(event: StreamEvent): void {
     switch (event.kind) {
+      case "number":
+        return;
+      case "wait":
+        if (!TECHNICAL.has(event.text))
+          this.wait.value = `${event.text[0]!.toUpperCase()}${event.text.slice(1)}.`;
+        return;
       case "thought":
         this.#arrived();
         this.#thoughts += event.text;
@@ -77,8 +100,9 @@ export class AnswerInProgress {
   end(): Turn | null {
     if (this.#frame !== null) cancelAnimationFrame(this.#frame);
     this.#endThoughts();
-    this.#show();
-    const isEmpty = this.#text === "" && this.#thoughts === "" && this.#calls.length === 0;
+    if (!this.#isResumed || this.hasBegun) this.#show();
+    const { content, thoughts, calls } = this.turn.value;
+    const isEmpty = content === "" && thoughts === undefined && calls === undefined;
     if (isEmpty && (this.#finish === null || this.#error !== null)) return null;
     return {
       ...this.turn.value,
@@ -89,6 +113,7 @@ export class AnswerInProgress {
   }
 
   #arrived(): void {
+    this.wait.value = null;
     this.#lastMs = performance.now();
     this.#firstMs ??= this.#lastMs;
   }
@@ -117,7 +142,7 @@ export class AnswerInProgress {
     return {
       completionTokens: usage?.completionTokens ?? null,
       tokensPerSecond: this.#tokensPerSecond(),
-      firstTokenMs: this.#firstMs === null ? null : this.#firstMs - this.#askedMs,
+      firstTokenMs: this.#firstMs === null || this.#isResumed ? null : this.#firstMs - this.#askedMs,
       promptTokens: usage?.promptTokens ?? 0,
       cachedTokens: usage?.cachedTokens ?? 0,
       finish: this.signal.aborted ? "stopped" : this.#finish,
@@ -125,7 +150,7 @@ export class AnswerInProgress {
   }
 
   #tokensPerSecond(): number | null {
-    if (this.#usage === null || this.#firstMs === null) return null;
+    if (this.#usage === null || this.#firstMs === null || this.#isResumed) return null;
     const { completionTokens } = this.#usage;
     // An answer that arrives nearly at once has no token rate of its own; then the whole time counts.
     const hasPace = this.#lastMs - this.#firstMs >= PACE_MS_MIN;

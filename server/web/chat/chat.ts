@@ -1,5 +1,5 @@
 import { batch, computed, type Signal, signal } from "@preact/signals";
-import { ServerError, streamChat } from "../../cli/client.ts";
+import { ServerError, type StreamEvent, streamChat } from "../../cli/client.ts";
 import { messageOf, noteKey, target } from "../api.ts";
 import { AnswerInProgress } from "./answer.ts";
 import {
@@ -12,8 +12,14 @@ import {
   tipOf,
   without,
 } from "./conversation.ts";
+import { estimateOf } from "./estimate.ts";
 import { History } from "./history.ts";
+import { endNamed, streamNamed } from "./named-stream.ts";
+import { keepPending, takePending } from "./pending.ts";
 import { type ChatSettings, noSettings, requestFields } from "./settings.ts";
+
+/** Wait after which the page asks when an answer will begin. */
+const ESTIMATE_AFTER_MS = 1000;
 
 /** Conversation on screen, its answer in progress, and what the user types. */
 export class Chat {
@@ -33,6 +39,12 @@ export class Chat {
   constructor() {
     this.#shown = signal(signal(this.history.own ?? newConversation(noSettings)));
     this.history.onForeign = () => this.#part();
+    const pending = takePending();
+    if (pending !== null && pending.conversation === this.conversation.id) this.#resume(pending.turn);
+    keepPending(() => {
+      const answer = this.answering.value;
+      return answer === null ? null : { conversation: this.conversation.id, turn: answer.turn.value };
+    });
   }
 
   get conversation(): Conversation {
@@ -45,7 +57,10 @@ export class Chat {
 
   /** Ends the answer; text received so far stays. */
   stop(): void {
-    this.answering.value?.stop();
+    const answer = this.answering.value;
+    if (answer === null) return;
+    answer.stop();
+    endNamed(answer.name);
   }
 
   /** Begins a new conversation with the same settings. */
@@ -126,10 +141,27 @@ export class Chat {
     // Usage comes with every chunk, so that a stopped answer has its figures too.
     const stream_options = { include_usage: true, continuous_usage_stats: true };
     const answer = new AnswerInProgress(head);
+    const body = { messages, ...fields, stream_options };
+    const events = streamChat(target(), body, answer.signal, answer.name);
+    tellEstimate(answer, body);
+    return await this.#take(shown, answer, streamNamed(answer.name, answer.signal, events));
+  }
+
+  /** Goes on with an answer that the page was left in. */
+  #resume(turn: Turn): void {
+    const answer = new AnswerInProgress(turn.parent, turn);
+    void this.#take(this.#shown.value, answer, streamNamed(answer.name, answer.signal));
+  }
+
+  /** Resolves to false if there came nothing of the answer. */
+  async #take(
+    shown: Signal<Conversation>,
+    answer: AnswerInProgress,
+    events: AsyncIterable<StreamEvent>,
+  ): Promise<boolean> {
     this.answering.value = answer;
     try {
-      const body = { messages, ...fields, stream_options };
-      for await (const event of streamChat(target(), body, answer.signal)) answer.take(event);
+      for await (const event of events) answer.take(event);
     } catch (error) {
       if (!answer.signal.aborted) this.#failed(error, answer);
     }
@@ -178,4 +210,13 @@ export class Chat {
 
 function newConversation(settings: ChatSettings): Conversation {
   return { id: newId(), changedMs: Date.now(), settings, turns: [], head: null };
+}
+
+/** Has the answer say when it will begin, if it does not at once. */
+function tellEstimate(answer: AnswerInProgress, body: object): void {
+  setTimeout(async () => {
+    if (answer.hasBegun || answer.signal.aborted) return;
+    const sentence = await estimateOf(body);
+    if (!answer.hasBegun) answer.wait.value ??= sentence;
+  }, ESTIMATE_AFTER_MS);
 }

@@ -53,7 +53,9 @@ export function Log(): VNode {
       {path.map((turn) => (
         <TurnView key={turn.id} turn={turn} />
       ))}
-      {coming !== null && <TurnView key={coming.id} turn={coming} isPending />}
+      {coming !== null && (
+        <TurnView key={coming.id} turn={coming} isPending wait={answer?.wait.value ?? null} />
+      )}
       {chat.alert.value !== null && (
         <p class="error" role="alert">
           {chat.alert.value}

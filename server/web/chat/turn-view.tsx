@@ -9,13 +9,18 @@ import { Markdown } from "./markdown.tsx";
 
 const speakers = { user: "You", assistant: "Answer", tool: "Result" } as const;
 
-/** Turn of a conversation with what can be done to it. `isPending`: its answer is being streamed. */
+/**
+ * Turn of a conversation with what can be done to it. `isPending`: its answer is being streamed. `wait`: sentence
+ * while nothing comes.
+ */
 export function TurnView({
   turn,
   isPending = false,
+  wait = null,
 }: {
   readonly turn: Turn;
   readonly isPending?: boolean;
+  readonly wait?: string | null;
 }): VNode {
   const [isEdited, setEdited] = useState(false);
   const { role, content, error } = turn;
@@ -25,6 +30,7 @@ export function TurnView({
     <article class={isPending && isEmpty ? `${kind} pending` : kind}>
       <h2 class="unseen">{speakers[role]}</h2>
       {role === "assistant" ? <Answer turn={turn} isPending={isPending} /> : null}
+      {wait !== null && <p class="hint wait">{wait}</p>}
       {role === "tool" ? <pre class="result">{content}</pre> : null}
       {role === "user" && !isEdited ? <div class="text body">{content}</div> : null}
       {isEdited ? <Editor turn={turn} onEnd={() => setEdited(false)} /> : null}

@@ -1,6 +1,5 @@
 import type { VNode } from "preact";
-import type { EngineView, LiveView } from "./live-state.ts";
-import { shortNumber } from "./plot.tsx";
+import { type EngineView, type LiveView, shortNumber, slowMs } from "../../http/live-view.ts";
 import { Strip } from "./strip.tsx";
 
 /** Engines below each other on one time axis, each less high the more there are. */
@@ -32,15 +31,6 @@ export function Engines({ view }: { readonly view: LiveView }): VNode {
       </ul>
     </section>
   );
-}
-
-/** Milliseconds that 98 of 100 bars do not exceed: a few that do are cut, so that the others can be seen. */
-function slowMs(bars: LiveView["bars"]): number {
-  const sorted = bars
-    .flat()
-    .map(([, ms]) => ms)
-    .sort((a, b) => a - b);
-  return Math.max(1, 1.1 * (sorted[Math.floor(0.98 * (sorted.length - 1))] ?? 1));
 }
 
 function Facts(given: {

@@ -3,36 +3,21 @@ import type { VNode } from "preact";
 import type { RequestFacts } from "../../explain/request-facts.ts";
 import { call, messageOf } from "../api.ts";
 import { Panel } from "../panel.tsx";
-import { place } from "../store.ts";
+import { lists, place } from "../store.ts";
+import { order, orders, slowMs } from "./query.ts";
 import { duration, partsOf } from "./request.ts";
 import { Waterfall } from "./waterfall.tsx";
 
-const RENEWED_MS = 2000;
-const orders = {
-  created: "newest first",
-  duration: "longest first",
-  first_token: "latest first token",
-} as const;
-
-const order = signal<keyof typeof orders>("created");
-const slowMs = signal(0);
-const requests = signal<readonly RequestFacts[]>([]);
 const opened = signal<RequestFacts | null>(null);
-/** Sentence in place of the list. */
+/** Sentence in place of the one that was to be opened. */
 const problem = signal<string | null>(null);
 
 /** Requests of this tab's key, and the parts of one's time. */
 export function RequestsPanel(): VNode {
   useSignalEffect(() => {
-    const query = `sort=${order.value}&slow=${slowMs.value}&limit=100`;
-    const renew = () => void read(query);
-    renew();
-    const timer = setInterval(renew, RENEWED_MS);
-    return () => clearInterval(timer);
-  });
-  useSignalEffect(() => {
     void open(place.value.rest);
   });
+  const requests = lists.requests.entries.value ?? [];
   return (
     <Panel name="requests">
       {opened.value !== null && <Waterfall request={opened.value} />}
@@ -70,14 +55,14 @@ export function RequestsPanel(): VNode {
           </label>
         </div>
         {problem.value !== null && <p class="hint">{problem.value}</p>}
-        {problem.value === null && requests.value.length === 0 && <p class="hint">None so far.</p>}
-        {requests.value.length > 0 && <List />}
+        {requests.length === 0 && <p class="hint">None so far.</p>}
+        {requests.length > 0 && <List requests={requests} />}
       </section>
     </Panel>
   );
 }
 
-function List(): VNode {
+function List({ requests }: { readonly requests: readonly RequestFacts[] }): VNode {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and so must be reachable by keyboard
     <section class="wide" tabIndex={0} aria-label="List of requests">
@@ -96,7 +81,7 @@ function List(): VNode {
           </tr>
         </thead>
         <tbody>
-          {requests.value.map((request) => (
+          {requests.map((request) => (
             <Row key={request.id} request={request} />
           ))}
         </tbody>
@@ -128,19 +113,8 @@ function Row({ request }: { readonly request: RequestFacts }): VNode {
   );
 }
 
-async function read(query: string): Promise<void> {
-  try {
-    const { data } = (await (await call(`v1/requests?${query}`)).json()) as {
-      readonly data: readonly RequestFacts[];
-    };
-    requests.value = data;
-    problem.value = null;
-  } catch (error) {
-    problem.value = messageOf(error);
-  }
-}
-
 async function open(id: string): Promise<void> {
+  problem.value = null;
   if (id === "") {
     opened.value = null;
     return;

@@ -1,32 +1,20 @@
 import type { VNode } from "preact";
 import { Panel } from "../panel.tsx";
-import { usePolled } from "./polled.ts";
+import { lists } from "../store.ts";
+import { type BatchFacts, Paces, timeLeft } from "./batch.ts";
 
-interface Batch {
-  readonly id: string;
-  readonly endpoint: string;
-  readonly status: string;
-  readonly created_at: number;
-  readonly in_progress_at: number | null;
-  readonly completed_at: number | null;
-  readonly request_counts: { readonly total: number; readonly completed: number; readonly failed: number };
-  readonly usage: {
-    readonly total_tokens: number;
-    readonly input_tokens_details: { readonly cached_tokens: number };
-  };
-  readonly paused_by: string | null;
-}
+const paces = new Paces();
 
 /** Batches of this tab's key, with their progress. */
 export function JobsPanel(): VNode {
-  const { answer, problem } = usePolled<{ readonly data: readonly Batch[] }>("v1/batches?limit=50");
-  const batches = answer.value?.data ?? [];
+  const { entries, problem } = lists.jobs;
+  const batches = entries.value ?? [];
   return (
     <Panel name="jobs">
       <section class="card" aria-labelledby="jobs-title">
         <h2 id="jobs-title">Jobs</h2>
         {problem.value !== null && <p class="hint">{problem.value}</p>}
-        {answer.value !== null && batches.length === 0 && (
+        {entries.value !== null && problem.value === null && batches.length === 0 && (
           <p class="hint">
             No jobs yet. <code>bunting batch in.jsonl -o out.jsonl</code> runs a file of prompts.
           </p>
@@ -41,16 +29,15 @@ export function JobsPanel(): VNode {
   );
 }
 
-function Job({ batch }: { readonly batch: Batch }): VNode {
+function Job({ batch }: { readonly batch: BatchFacts }): VNode {
   const { id, endpoint, status, request_counts, usage, paused_by, created_at } = batch;
   const { total, completed, failed } = request_counts;
   const facts = [
     endpoint,
     `${completed} of ${total} lines done`,
     ...(failed > 0 ? [`${failed} failed`] : []),
-    ...(usage.total_tokens > 0
-      ? [`${usage.total_tokens} tokens, ${usage.input_tokens_details.cached_tokens} of them found`]
-      : []),
+    ...(usage.total_tokens > 0 ? [`${usage.total_tokens} tokens`] : []),
+    ...savedOf(batch),
     ...paceOf(batch),
     ...(paused_by === null ? [] : [`paused: ${paused_by}`]),
     `begun ${new Date(created_at * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" })}`,
@@ -66,17 +53,18 @@ function Job({ batch }: { readonly batch: Batch }): VNode {
   );
 }
 
+/** Share of the prompts' tokens that were not computed, as earlier lines had the same. */
+function savedOf({ usage: { input_tokens: prompt, input_tokens_details } }: BatchFacts): string[] {
+  const { cached_tokens: found } = input_tokens_details;
+  if (found === 0) return [];
+  return [`saved ${found} of ${prompt} prompt tokens (${Math.round((100 * found) / prompt)} %)`];
+}
+
 /** Rate and time left of a batch that runs. */
-function paceOf({ status, in_progress_at, request_counts }: Batch): string[] {
-  const done = request_counts.completed + request_counts.failed;
-  if (status !== "in_progress" || in_progress_at === null || done === 0) return [];
-  const perSecond = done / Math.max(1, Date.now() / 1000 - in_progress_at);
-  const left = (request_counts.total - done) / perSecond;
-  const time =
-    left > 5400
-      ? `${(left / 3600).toFixed(1)} h`
-      : left > 90
-        ? `${Math.round(left / 60)} min`
-        : `${Math.round(left)} s`;
-  return [`${perSecond.toPrecision(2)} lines/s, about ${time} left`];
+function paceOf(batch: BatchFacts): string[] {
+  const pace = paces.of(batch, Date.now());
+  if (pace === null) return [];
+  const { linesPerSecond, tokensPerSecond, secondsLeft } = pace;
+  const rate = `${linesPerSecond.toPrecision(2)} lines/s, ${Math.round(tokensPerSecond)} tokens/s`;
+  return [`${rate}, about ${timeLeft(secondsLeft)} left`];
 }

@@ -1,28 +1,19 @@
 import type { VNode } from "preact";
 import { Panel } from "../panel.tsx";
-import { usePolled } from "./polled.ts";
-
-interface Program {
-  readonly id: string;
-  /** Unix seconds. */
-  readonly created: number;
-  readonly calls: Readonly<Record<"waiting" | "running" | "done" | "failed", number>>;
-  readonly usage: {
-    readonly total_tokens: number;
-    readonly prompt_tokens_details: { readonly cached_tokens: number };
-  };
-}
+import { lists } from "../store.ts";
+import { Graph } from "./graph.tsx";
+import type { ProgramFacts } from "./program.ts";
 
 /** Open programs of this tab's key, with the state of their calls. */
 export function ProgramsPanel(): VNode {
-  const { answer, problem } = usePolled<{ readonly data: readonly Program[] }>("v1/programs");
-  const programs = answer.value?.data ?? [];
+  const { entries, problem } = lists.programs;
+  const programs = entries.value ?? [];
   return (
     <Panel name="programs">
       <section class="card" aria-labelledby="programs-title">
         <h2 id="programs-title">Programs</h2>
         {problem.value !== null && <p class="hint">{problem.value}</p>}
-        {answer.value !== null && programs.length === 0 && (
+        {entries.value !== null && programs.length === 0 && (
           <p class="hint">
             No program is open. A program is a graph of calls that the server runs:{" "}
             <code>POST /v1/programs</code>.
@@ -38,7 +29,8 @@ export function ProgramsPanel(): VNode {
   );
 }
 
-function Entry({ program: { id, created, calls, usage } }: { readonly program: Program }): VNode {
+function Entry({ program }: { readonly program: ProgramFacts }): VNode {
+  const { id, created, calls, usage, graph } = program;
   const { waiting, running, done, failed } = calls;
   const facts = [
     `${done} of ${waiting + running + done + failed} calls done`,
@@ -58,6 +50,7 @@ function Entry({ program: { id, created, calls, usage } }: { readonly program: P
         value={done + failed}
       />
       <p class="facts">{facts.join(" · ")}</p>
+      <Graph id={id} graph={graph} />
     </li>
   );
 }

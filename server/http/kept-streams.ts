@@ -1,0 +1,101 @@
+import { ApiError } from "./errors.ts";
+import { KeptStream } from "./kept-stream.ts";
+import type { StreamLimits } from "./stream.ts";
+
+/** Limits of streams that outlive their connections. */
+export interface KeepLimits extends StreamLimits {
+  /** Time that an answer goes on without a reader. */
+  readonly readerlessMs: number;
+  /** Time that the events of an answer are kept after its end. */
+  readonly endedKeptMs: number;
+  /** Streams of a key, and bytes of their events together. */
+  readonly keptStreamsMax: number;
+  readonly keptBytesMax: number;
+}
+
+interface KeyStreams {
+  /** Streams by name, oldest first. */
+  readonly byName: Map<string, KeptStream>;
+  bytes: number;
+}
+
+/** Streams that outlive their connections, by key and name. */
+export class KeptStreams {
+  readonly #limits: KeepLimits;
+  readonly #byKey = new Map<string, KeyStreams>();
+
+  constructor(limits: KeepLimits) {
+    this.#limits = limits;
+  }
+
+  /**
+   * Opens a stream in place of one of the same name, whose answer is aborted if nobody reads it. `outlives`: its
+   * answer goes on to its end without readers. Throws 429.
+   */
+  open(tenant: string, name: string, outlives = false): KeptStream {
+    const own = this.#byKey.get(tenant) ?? { byName: new Map(), bytes: 0 };
+    const former = own.byName.get(name);
+    if (former !== undefined) {
+      this.#forget(tenant, own, name, former);
+      if (!former.isEnded && !former.hasReaders) former.abort();
+    }
+    const { keptStreamsMax, readerlessMs, endedKeptMs } = this.#limits;
+    if (own.byName.size >= keptStreamsMax && !this.#forgetEnded(tenant, own)) throw tooMany(keptStreamsMax);
+    const forget = (): void => this.#forget(tenant, own, name, stream);
+    const stream: KeptStream = new KeptStream(this.#limits, {
+      get readerlessMs() {
+        if (outlives) return null;
+        return own.byName.get(name) === stream ? readerlessMs : 0;
+      },
+      count: (bytes) => {
+        own.bytes += bytes;
+        if (bytes > 0) this.#makeRoom(tenant, own, stream);
+      },
+      ended: () => setTimeout(forget, endedKeptMs).unref(),
+      forget,
+    });
+    own.byName.set(name, stream);
+    this.#byKey.set(tenant, own);
+    return stream;
+  }
+
+  /** Null if there is none, or none any more. */
+  find(tenant: string, name: string): KeptStream | null {
+    return this.#byKey.get(tenant)?.byName.get(name) ?? null;
+  }
+
+  /** Lets nobody else read the stream. */
+  forget(tenant: string, name: string): void {
+    const own = this.#byKey.get(tenant);
+    const stream = own?.byName.get(name);
+    if (stream !== undefined) this.#forget(tenant, own!, name, stream);
+  }
+
+  #forget(tenant: string, own: KeyStreams, name: string, stream: KeptStream): void {
+    if (own.byName.get(name) !== stream) return;
+    own.byName.delete(name);
+    if (own.byName.size === 0 && this.#byKey.get(tenant) === own) this.#byKey.delete(tenant);
+    stream.forget();
+  }
+
+  /** Forgets the stream that was opened first of those that have ended. Returns false if none has. */
+  #forgetEnded(tenant: string, own: KeyStreams): boolean {
+    for (const [name, stream] of own.byName) {
+      if (!stream.isEnded || stream.hasReaders) continue;
+      this.#forget(tenant, own, name, stream);
+      return true;
+    }
+    return false;
+  }
+
+  #makeRoom(tenant: string, own: KeyStreams, writing: KeptStream): void {
+    while (own.bytes > this.#limits.keptBytesMax) {
+      if (!this.#forgetEnded(tenant, own) && !writing.dropFirst()) return;
+    }
+  }
+}
+
+function tooMany(max: number): ApiError {
+  const message = `this key has ${max} resumable streams whose answers have not ended, and more are not allowed`;
+  return new ApiError(429, "rate_limit_error", message, { apiCode: "too_many_resumable_streams" });
+}
