@@ -12,6 +12,7 @@ import { Generator } from "./answer/generator.ts";
 import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { CacheRecords } from "./api/cache-records.ts";
 import { startJobs } from "./api/jobs.ts";
+import { described } from "./api/openapi/document.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { streamRoutes, withResumableStreams } from "./api/resumable.ts";
 import type { RouteDeps } from "./api/route-deps.ts";
@@ -117,7 +118,9 @@ export function composeServer(parts: ServerParts): ComposedServer {
   });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
-  const routes = withResumableStreams([...routesOf({ ...served, jobs }), ...streamRoutes(streams)], streams);
+  const routes = described(
+    withResumableStreams([...routesOf({ ...served, jobs }), ...streamRoutes(streams)], streams),
+  );
   const bodies = new BodyReader(limits, parts.json);
   const app = createApp({ ...parts, routes, bodies, refuse: refusalOn });
   return { app, generator, programs, jobs };

@@ -33,6 +33,16 @@ export const serverOperations: Operations = {
     query: { view: oneOf("facts", "live", "cache") },
     answer: media("text/event-stream"),
   },
+  "GET /v1/stream": {
+    summary: "Goes on with a stream that lost its connection, behind the header Last-Event-ID",
+    query: { conv_id: text, from: oneOf("0"), starting_after: count },
+    answer: media("text/event-stream"),
+  },
+  "DELETE /v1/stream": {
+    summary: "Ends a stream",
+    query: { conv_id: text },
+    answer: json(shape({ conv_id: text, deleted: flag })),
+  },
   "GET /v1/usage": {
     summary: "Tells the use of keys by day",
     query: { days: { ...count, minimum: 1 } },
