@@ -13,7 +13,7 @@ import type { Programs } from "../program/programs.ts";
 import type { KeyUse } from "../usage/use.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
-import { openapiRoute } from "./openapi/document.ts";
+import { described } from "./openapi/document.ts";
 import { listPrograms } from "./programs/list.ts";
 import { errorEvent, refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
@@ -155,7 +155,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
     table.flatMap((row) => [row, ...aliasesOf(row)]),
     deps.streams,
   );
-  return [...routes, openapiRoute(routes)];
+  return described(routes);
 }
 
 const SESSION = "/v1/sessions/{id}/…";

@@ -5,6 +5,7 @@ import { stateViews } from "../../http/state-events.ts";
 import { Fields } from "../fields.ts";
 import { ProgramReader } from "../programs/schema.ts";
 import { parseCalls, parseSession, parseValue } from "../programs/sessions.ts";
+import { readChanges } from "../what-if.ts";
 import * as answers from "./answers.ts";
 import { programCalls } from "./examples.ts";
 import { json, jsonOrEvents, media, type Operations } from "./operation.ts";
@@ -35,14 +36,19 @@ export const serverOperations: Operations = {
     answer: media("text/event-stream"),
   },
   "GET /v1/stream": {
-    summary: "Goes on with an answer that was asked for with x-conversation-id",
-    query: { conv_id: text, starting_after: count, from: oneOf("0") },
+    summary: "Goes on with a stream that lost its connection, behind the header Last-Event-ID",
+    query: { conv_id: text, from: oneOf("0"), starting_after: count },
     answer: media("text/event-stream"),
   },
   "DELETE /v1/stream": {
-    summary: "Ends such an answer, and forgets it",
+    summary: "Ends a stream",
     query: { conv_id: text },
     answer: json(shape({ conv_id: text, deleted: flag })),
+  },
+  "POST /v1/what-if": {
+    summary: "Simulates the recorded requests with other engines or targets",
+    body: { read: readChanges, examples: [{ engines: 2 }, { engines: 1, tbt_ms: 100 }] },
+    answer: json(answers.whatIf),
   },
   "GET /v1/usage": {
     summary: "Tells the use of keys by day",
