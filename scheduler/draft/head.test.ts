@@ -20,7 +20,7 @@ function askedFor(right: number, steps: number): number[] {
     const guess = [0, 1, 2, 3].map((place) => (place < right ? 1 : 2));
     drafter.draft(tokens, length, 8, draftOf(guess));
     length += right + 1;
-    return drafter.wanted(4);
+    return drafter.wanted(4, 0.12);
   });
 }
 
