@@ -12,11 +12,13 @@ const FIRST_SHARES = [0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05] as const;
 /** Weight of the latest draft in these shares. */
 const LATEST = 1 / 16;
 /**
- * Steps from one that asks for a token more, and for one at least, to the next: low shares can rise again. There
- * are more of them where that token takes more than a hundredth of their time.
+ * Steps from a trial to the next, in which a token more is asked for, and one at least: low shares can rise again.
+ * A trial takes two steps, since a draft model first has to read what it has left out. There are more steps between
+ * trials where those two tokens take more than a hundredth of their time.
  */
-const TRIAL = 16;
-const TRIALS_PER_SHARE = 100;
+const TRIAL_STEPS = 2;
+const TRIAL_EVERY = 32;
+const TRIAL_EVERY_PER_SHARE = 200;
 
 /**
  * Drafts what the device has drafted behind the draws of the last step, by the model's own head (multi-token
@@ -49,8 +51,9 @@ export class HeadDrafter implements Drafter {
       if (paceOfCount > pace) [best, pace] = [count, paceOfCount];
     }
     this.#sinceTrial += 1;
-    if (this.#sinceTrial < Math.max(TRIAL, TRIALS_PER_SHARE * share)) return best;
-    this.#sinceTrial = 0;
+    const every = Math.max(TRIAL_EVERY, TRIAL_EVERY_PER_SHARE * share);
+    if (this.#sinceTrial < every) return best;
+    if (this.#sinceTrial >= every + TRIAL_STEPS - 1) this.#sinceTrial = 0;
     return Math.min(most, best + 1);
   }
 

@@ -414,7 +414,8 @@ export class Engine {
     if (endMs > deadlineMs) this.#reports.isLate();
     const { deviceMs, draftsMs = 0 } = result.kind === "done" ? result : { deviceMs: 0 };
     const drafts = step.chunks.reduce((most, chunk) => Math.max(most, chunk.drafts ?? 0), 0);
-    if (drafts > 0 && shape.prompts.length === 0) this.#draftTimes.learn(drafts, draftsMs, deviceMs);
+    if (drafts > 0 && shape.prompts.length === 0 && !step.chunks.some(readsBefore))
+      this.#draftTimes.learn(drafts, draftsMs, deviceMs);
     // A deferred row's token is not computed.
     const isWhole = result.kind === "done" && !result.sampled.some(({ kind }) => kind === "deferred");
     if (isWhole && deviceMs > 0 && this.#retries === 0)
@@ -444,6 +445,11 @@ function keepDeviceDraft(sequence: Sequence, drawn: readonly Sampled[]): void {
     const { tokens, length } = sequence;
     if (tokens[length - 1] === one.token) sequence.deviceDraft = { length, draft: one.drafts };
   }
+}
+
+/** True if a draft model reads tokens before a chunk, which takes it longer than drafting alone. */
+function readsBefore({ unread }: Chunk): boolean {
+  return unread !== undefined && unread !== null && unread.length > 0;
 }
 
 function timed({ start, tokens, drafted = 0 }: Chunk): TimedChunk {
