@@ -46,7 +46,7 @@ export type PackedChoice = "auto" | "off" | { readonly folder: string };
 export type DataChoice = "auto" | "off" | { readonly folder: string };
 
 /** Source of drafted tokens. */
-export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp";
+export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp" | "draft";
 
 /** Keeping of conversations' pages for their next turns. */
 export type SessionsChoice = "auto" | "off";
@@ -317,12 +317,18 @@ export const serverSettings = Object.freeze({
     sentence: "Target for the time between two tokens of a stream; limits the prompt tokens of each step.",
   }),
   speculate: setting<SpeculateChoice>({
-    placeholder: "auto|off|suffix|mtp",
+    placeholder: "auto|off|suffix|mtp|draft",
     default: "auto",
     defaultText: "auto",
     sentence:
-      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. auto: suffix, and mtp where the model has a head.",
-    parse: (value) => oneOf(value, ["auto", "off", "suffix", "mtp"]),
+      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. draft: the model of `--draft-model`. auto: suffix, and that model if one is named, else mtp where the model has a head.",
+    parse: (value) => oneOf(value, ["auto", "off", "suffix", "mtp", "draft"]),
+  }),
+  draftModel: optional({
+    placeholder: "folder|file|name",
+    defaultText: "none",
+    sentence:
+      "Small model of the same vocabulary that drafts tokens for the model (`--speculate draft` or `auto`), on a CPU: a model folder, a GGUF file, or a published name. It also reads the prompts.",
   }),
   sessions: setting<SessionsChoice>({
     placeholder: "auto|off",

@@ -15,6 +15,7 @@ import type { ListedModel } from "./api/several-models.ts";
 import { composeModel } from "./compose.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { chooseBackend } from "./engines/backend.ts";
+import { withDraftPath } from "./engines/draft-plan.ts";
 import type { RunningEngines } from "./engines/start.ts";
 import { RequestRecords } from "./explain/request-records.ts";
 import { Front } from "./front.ts";
@@ -110,8 +111,11 @@ export async function startSeveral(
   const memoryBytes = config.memory > 0 ? config.memory : await freeBytes(config);
   const models: OpenModel[] = [];
   for (const setting of settings) {
-    const path = (await events.modelPath?.(setting.path, setting.config)) ?? setting.path;
-    models.push(await openModel({ ...setting, path }, memoryBytes, settings.length));
+    const pathOf = async (model: string, of: Config): Promise<string> =>
+      (await events.modelPath?.(model, of)) ?? model;
+    const config = await withDraftPath(setting.config, pathOf);
+    const path = await pathOf(setting.path, config);
+    models.push(await openModel({ ...setting, config, path }, memoryBytes, settings.length));
   }
   expectFit(models, memoryBytes);
   events.onModels?.(

@@ -16,12 +16,13 @@ import {
 import { demoModelFolder } from "../assets.ts";
 import type { Config } from "../config.ts";
 import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
+import { withDraftPath } from "../engines/draft-plan.ts";
 import { planProblem, planServing, type ServingPlan } from "../engines/plan.ts";
 import { listenProblem } from "../http/listen.ts";
 import { modelFolder } from "../jobs/data-folder.ts";
 import { version } from "../version.ts";
 import { localModelPath } from "./model-argument.ts";
-import { describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
+import { describeDraft, describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
 
 const ISA_NAMES: Readonly<Record<Isa, string>> = {
   portable: "portable C++",
@@ -45,7 +46,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
     console.log(describeMachine(library.machineProbe(), backend));
     console.log(`${await describeCuda(backend)}\n`);
     const plan = planServing(
-      config,
+      await withDraftPath(config, localModelPath),
       backend,
       library,
       dir === null ? await demoModelFolder() : localModelPath(dir),
@@ -60,6 +61,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
     console.log(
       `computes in     ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${plan.contextMax} tokens\n`,
     );
+    if (plan.draft !== null) console.log(`draft model     ${describeDraft(plan.draft)}\n`);
     console.log(`${memoryTable(plan.memory)}\n`);
     console.log(`jobs            ${describeJobs(config, plan.names[0]!)}\n`);
     console.log(`pages on disk   ${plan.disk.note ?? "none"}\n`);
