@@ -134,7 +134,7 @@ export type RecordingEntry =
       readonly engine: EngineId;
       readonly costs: TierCosts;
     }
-  /** Engine: its tier answered a lookup or a store. The next one of the engine answers the next call. */
+  /** Engine: its tier answered a lookup, a price or a store. The next one of the engine answers the next call. */
   | { readonly kind: "tierAnswer"; readonly atMs: number; readonly engine: EngineId; readonly answer: number }
   /** Engine: a load of its tier ended; `load` is its number, 0, 1, 2 … in the engine's life. */
   | {
@@ -143,6 +143,7 @@ export type RecordingEntry =
       readonly engine: EngineId;
       readonly load: number;
       readonly right: number;
+      readonly fromHost: number;
     };
 
 /** Entries of one kind. */

@@ -170,6 +170,11 @@ const engineTotals: readonly EngineRow[] = [
   ["bunting_tier_stored_pages_total", "Pages stored on the tier.", (load) => load.tierStoredPagesTotal],
   ["bunting_tier_found_pages_total", "Pages that lookups found there.", (load) => load.tierFoundPagesTotal],
   ["bunting_tier_loaded_pages_total", "Pages loaded from it.", (load) => load.tierLoadedPagesTotal],
+  [
+    "bunting_tier_host_pages_total",
+    "Pages loaded that came from the host's memory.",
+    (load) => load.tierHostPagesTotal,
+  ],
   ["bunting_tier_short_loads_total", "Loads with lost pages.", (load) => load.tierShortLoadsTotal],
 ];
 

@@ -1,5 +1,5 @@
 import { receiveMessageOnPort } from "node:worker_threads";
-import type { LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-tier.ts";
+import type { LoadDone, LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-tier.ts";
 import type { PageId, StateSlot } from "../../scheduler/core.ts";
 import { secretFor } from "./folders.ts";
 import { PageIds, type StoredId } from "./page-ids.ts";
@@ -58,7 +58,7 @@ interface Job {
   readonly pages: number;
   readonly whole: number;
   readonly startedMs: number;
-  readonly done: (right: number) => void;
+  readonly done: LoadDone;
 }
 
 /**
@@ -159,6 +159,10 @@ export class DiskTier implements LowerTier {
     return first;
   }
 
+  loadPageMs(): number {
+    return this.costs.loadPageMs;
+  }
+
   store(prompt: PagesOf, first: number, pages: readonly PageId[]): number {
     const copy: Copy = (memory, fresh, bytes) => {
       const run = new Int32Array(new ArrayBuffer(fresh.length * Int32Array.BYTES_PER_ELEMENT));
@@ -219,7 +223,7 @@ export class DiskTier implements LowerTier {
     first: number,
     pages: readonly PageId[],
     slot: StateSlot | null,
-    done: (right: number) => void,
+    done: LoadDone,
   ): void {
     const job = this.#nextJob++;
     const ids = pages.map((_, index) => this.#ids.idOf(prompt, first + index));
@@ -287,7 +291,7 @@ export class DiskTier implements LowerTier {
       this.costs.loadPageMs = believed(this.costs.loadPageMs, tookMs / job.pages);
       this.costs.latencyMs = believed(this.costs.latencyMs, performance.now() - job.startedMs - tookMs);
     }
-    job.done(right);
+    job.done(right, 0);
   }
 
   /** Copies things by their indexes to the next free slots, in at most two runs of the ring. */
