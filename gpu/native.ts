@@ -205,7 +205,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 23;
+const abiVersion = 24;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;

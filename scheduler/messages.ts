@@ -100,7 +100,7 @@ export interface StartedSequence {
   readonly matchedTokens?: number;
   /** Cached tokens that were loaded from the lower tier for it. Absent: none. */
   readonly tierTokens?: number;
-  /** Those of them from the host's memory. Absent: none. */
+  /** Tokens among them from the host's memory. Absent: none. */
   readonly hostTokens?: number;
 }
 

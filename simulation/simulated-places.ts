@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import {
-  type Fetch,
+  type CopyUp,
   type HostMemory,
   HostTier,
   type PageKeys,
@@ -57,11 +57,11 @@ class SimulatedPlaces<Contents> implements HostMemory {
     this.#send(places, () => this.#memory!.readState(slot));
   }
 
-  settle(done: () => void): void {
-    this.#clock.after(Math.max(0, this.#downMs - this.#clock.nowMs()), done);
+  settle(done: (isRight: boolean) => void): void {
+    this.#clock.after(Math.max(0, this.#downMs - this.#clock.nowMs()), () => done(true));
   }
 
-  fetch({ pages, places, slot }: Fetch, done: (isRight: boolean) => void): void {
+  copyUp({ pages, places, slot }: CopyUp, done: (isRight: boolean) => void): void {
     for (const page of pages) this.#memory?.spoil(page);
     if (slot !== null) this.#memory?.spoilState(slot);
     const { loadPageMs, latencyMs } = this.costs;

@@ -22,6 +22,7 @@
 #endif
 #include "boundary/step_block.h"
 #include "host/machine.h"
+#include "include/places.h"
 #include "model/model.h"
 #include "model/stored_tensor.h"
 

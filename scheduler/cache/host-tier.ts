@@ -11,7 +11,7 @@ export interface PageKeys {
 }
 
 /** Copies from places to pages, and to a state slot. */
-export interface Fetch {
+export interface CopyUp {
   readonly pages: readonly PageId[];
   /** Places of the pages, then of the pieces of the state. */
   readonly places: readonly Place[];
@@ -29,10 +29,10 @@ export interface HostMemory {
   /** Begin copies of pages, or of pieces of a state. Later steps do not change what is copied. */
   sendPages(pages: readonly PageId[], places: readonly Place[]): void;
   sendPieces(slot: StateSlot, pieces: readonly number[], places: readonly Place[]): void;
-  /** Calls `done` once, later, when all that was sent before is there. */
-  settle(done: () => void): void;
+  /** Calls `done` once, later, when all that was sent before is there; `isRight`: false if the device failed. */
+  settle(done: (isRight: boolean) => void): void;
   /** Copies back, and calls `done` once, later; `isRight`: false if the device failed. */
-  fetch(what: Fetch, done: (isRight: boolean) => void): void;
+  copyUp(what: CopyUp, done: (isRight: boolean) => void): void;
 }
 
 /** Port: a slower store of the same things, below the host's memory. */
@@ -59,7 +59,7 @@ interface Load {
   readonly wanted: readonly PageKey[];
   /** Places of the leading ones that are there, or come from below. */
   readonly places: Place[];
-  /** Those that come from below, by their index among the wanted. */
+  /** The ones among them that come from below, by their index among the wanted. */
   readonly fromBelow: { readonly key: PageKey; readonly index: number }[];
   readonly done: LoadDone;
 }
@@ -74,7 +74,7 @@ export class HostTier implements LowerTier {
   readonly #keys: PageKeys;
   readonly #below: StoreBelow | null;
   readonly #table: PlaceTable;
-  /** What is to be stored below. */
+  /** Keys of what is to be stored below. */
   readonly #unwritten = new Set<PageKey>();
   #sending = 0;
   #stored = 0;
@@ -160,29 +160,29 @@ export class HostTier implements LowerTier {
       if (place === null) load.fromBelow.push({ key, index });
       else this.#table.hold(key);
     }
-    if (load.fromBelow.length === 0) this.#fetch(load, 0);
+    if (load.fromBelow.length === 0) this.#copyUp(load, 0);
     else this.#getBelow(load);
   }
 
-  /** Reads from below what a load lacks, and then fetches. */
+  /** Reads from below what a load lacks, and then copies them up. */
   #getBelow(load: Load): void {
     const { places, fromBelow } = load;
     const keys = fromBelow.map(({ key }) => key);
     const to = fromBelow.map(({ index }) => places[index]!);
     this.#below!.get(keys, to, (right) => {
-      for (const key of keys.slice(right).reverse()) this.#table.drop(key);
-      this.#fetch(load, right);
+      for (const key of keys.slice(right).toReversed()) this.#table.drop(key);
+      this.#copyUp(load, right);
     });
   }
 
   /** Ends a load with its leading things up to the first that did not come from below. `read`: those that did. */
-  #fetch({ pages, slot, wanted, places, fromBelow, done }: Load, read: number): void {
+  #copyUp({ pages, slot, wanted, places, fromBelow, done }: Load, read: number): void {
     const right = fromBelow[read]?.index ?? places.length;
     const isWhole = slot !== null && right === wanted.length;
     const pagesRight = Math.min(right, pages.length);
     const copied = places.slice(0, isWhole ? right : pagesRight);
     const what = { pages: pages.slice(0, pagesRight), places: copied, slot: isWhole ? slot : null };
-    this.#memory.fetch(what, (isRight) => {
+    this.#memory.copyUp(what, (isRight) => {
       const below = new Map(fromBelow.map(({ key }, index) => [key, index]));
       for (const key of wanted.slice(0, places.length)) {
         const index = below.get(key);
@@ -226,16 +226,25 @@ export class HostTier implements LowerTier {
     if (fresh.length === 0) return had;
     this.#sending += fresh.length;
     send(fresh, places);
-    this.#memory.settle(() => {
-      this.#sending -= fresh.length;
-      this.#stored += fresh.length;
-      for (const index of fresh) {
-        this.#table.ready(keys[index]!);
-        if (this.#below !== null) this.#unwritten.add(keys[index]!);
-      }
-      this.#write();
-    });
+    const sent = fresh.map((index) => keys[index]!);
+    this.#memory.settle((isRight) => this.#settled(sent, isRight));
     return had;
+  }
+
+  #settled(keys: readonly PageKey[], isRight: boolean): void {
+    this.#sending -= keys.length;
+    if (!isRight) {
+      for (const key of keys.toReversed()) this.#table.drop(key);
+      return;
+    }
+    this.#stored += keys.length;
+    for (const key of keys) {
+      this.#table.ready(key);
+      if (this.#below !== null) this.#unwritten.add(key);
+    }
+    if (this.#unwritten.size > 2 * this.#memory.places)
+      for (const key of this.#unwritten) if (!this.#table.knows(key)) this.#unwritten.delete(key);
+    this.#write();
   }
 
   /** Stores below what is not there, as far as the store takes it now. */

@@ -41,7 +41,7 @@ interface Known {
 /** Tokens of a sequence that were loaded for it. */
 export interface LoadedTokens {
   readonly tokens: number;
-  /** Those of them from the host's memory. */
+  /** Tokens among them from the host's memory. */
   readonly hostTokens: number;
 }
 

@@ -373,20 +373,13 @@ export class Fleet {
     ) {
       this.#endTrial();
     }
-    for (const started of report.started) {
-      const {
-        sequence,
-        cachedTokens,
-        matchedTokens = cachedTokens,
-        tierTokens = 0,
-        hostTokens = 0,
-      } = started;
+    for (const { sequence, cachedTokens, matchedTokens = cachedTokens, ...loaded } of report.started) {
       const active = this.#active.get(sequence);
       if (active === undefined) continue;
       this.#dispatcher.started(sequence, cachedTokens, nowMs);
       this.outlook.started(sequence, cachedTokens);
       active.isStarted = true;
-      const at = { engine, matchedTokens, tierTokens, hostTokens };
+      const at = { engine, matchedTokens, tierTokens: 0, hostTokens: 0, ...loaded };
       if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens, at));
       active.isAnnounced = true;
     }

@@ -64,6 +64,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
     if (plan.draft !== null) console.log(`draft model     ${describeDraft(plan.draft)}\n`);
     console.log(`${memoryTable(plan.memory)}\n`);
     console.log(`jobs            ${describeJobs(config, plan.names[0]!)}\n`);
+    console.log(`pages in host   ${plan.host.note ?? "none"}`);
     console.log(`pages on disk   ${plan.disk.note ?? "none"}\n`);
     const problem = planProblem(plan.memory);
     if (problem !== null) problems.push(problem);

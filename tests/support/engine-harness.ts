@@ -34,7 +34,7 @@ export interface Outcome {
   cachedTokens: number | null;
   /** Cached tokens that came from the tier; absent: none. */
   tierTokens?: number;
-  /** Those of them from the host's memory; absent: none. */
+  /** Tokens among them from the host's memory; absent: none. */
   hostTokens?: number;
   readonly tokens: TokenId[];
   finish: Finish | null;
