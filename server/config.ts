@@ -149,12 +149,11 @@ export const serverSettings = Object.freeze({
     defaultText: "the published name, the folder's name, or a GGUF file's own",
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
   }),
-  reasoningField: setting<ReasoningField>({
-    placeholder: "both|reasoning_content|reasoning",
+  reasoningField: choice<ReasoningField>({
+    among: reasoningFields,
     default: "both",
     defaultText: "both, with the same text",
     sentence: "Field of OpenAI's answers that holds the model's thoughts.",
-    parse: (value) => oneOf(value, reasoningFields),
   }),
   chatTemplate: optional({
     placeholder: "file|name",
@@ -231,20 +230,18 @@ export const serverSettings = Object.freeze({
     max: 1024,
     sentence: "Compute threads of all engines together.",
   }),
-  dtype: setting<DtypeChoice>({
-    placeholder: "auto|bf16|f32",
+  dtype: choice<DtypeChoice>({
+    among: ["auto", "bf16", "f32"],
     default: "auto",
     defaultText: "auto",
     sentence: "Compute type. auto: f32 for f32 weights, else bf16.",
-    parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
   }),
-  quant: setting<Quant>({
-    placeholder: "auto|none|int8|q8_0|int6|int4|fp8",
+  quant: choice<Quant>({
+    among: quantNames,
     default: "auto",
     defaultText: "auto",
     sentence:
       "Weight format. auto keeps the blocks of GGUF files that the device computes, and converts others to int8, int6 or int4. int8 halves bf16, in groups of 128; int4 quarters it, in groups of 32; int6 is between. q8_0 is int8 in groups of 32, for activations with outliers. fp8 is for GPUs.",
-    parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({
     placeholder: "plain|int8|int4|fp8",
@@ -254,13 +251,12 @@ export const serverSettings = Object.freeze({
     defaultText: "plain, as --dtype says",
     parse: (value) => oneOf(value, kvFormats),
   }),
-  gemm: setting<GemmChoice>({
-    placeholder: "own|cublaslt",
+  gemm: choice<GemmChoice>({
+    among: gemmNames,
     default: "own",
     defaultText: "own",
     sentence:
       "bf16 GPU kernels. own: same results under any load. cublaslt: NVIDIA's library, which must be installed, for steps of more than 64 tokens; results may vary with load.",
-    parse: (value) => oneOf(value, gemmNames),
   }),
   packedWeights: setting<PackedChoice>({
     placeholder: "auto|off|folder",
@@ -325,21 +321,19 @@ export const serverSettings = Object.freeze({
     max: 60_000,
     sentence: "Target for the time between two tokens of a stream; limits the prompt tokens of each step.",
   }),
-  speculate: setting<SpeculateChoice>({
-    placeholder: "auto|off|suffix|mtp",
+  speculate: choice<SpeculateChoice>({
+    among: ["auto", "off", "suffix", "mtp"],
     default: "auto",
     defaultText: "auto",
     sentence:
       "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. auto: suffix, and mtp where the model has a head.",
-    parse: (value) => oneOf(value, ["auto", "off", "suffix", "mtp"]),
   }),
-  sessions: setting<SessionsChoice>({
-    placeholder: "auto|off",
+  sessions: choice<SessionsChoice>({
+    among: ["auto", "off"],
     default: "auto",
     defaultText: "auto",
     sentence:
       "auto: recognises the turns of a conversation, and keeps its pages for the next turn as long as that is likely to come; answers are the same with and without.",
-    parse: (value) => oneOf(value, ["auto", "off"]),
   }),
   sequencesMax: integer({
     unit: "sequences",
@@ -649,6 +643,19 @@ function parseJsonObject(text: string): string {
     // Not JSON at all.
   }
   throw new ConfigError(`It is not a JSON object, such as {"name": true}, but ${text}.`);
+}
+
+/** Setting of one of some names. */
+export function choice<Value extends string>({
+  among,
+  ...rule
+}: {
+  readonly default: Value;
+  readonly defaultText: string;
+  readonly among: readonly Value[];
+  readonly sentence: string;
+}): Setting<Value> {
+  return setting({ ...rule, placeholder: among.join("|"), parse: (value) => oneOf(value, among) });
 }
 
 /** A switch that is off by default. */

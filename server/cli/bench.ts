@@ -1,6 +1,11 @@
-/** `bunting bench`: loads an OpenAI-compatible server and prints client-side latencies and throughput. */
+/**
+ * `bunting bench`: loads an OpenAI-compatible server and prints client-side latencies and throughput, or measures
+ * this machine.
+ */
 
-import { ConfigError, decimal, flag, integer, optional, text, type Values } from "../config.ts";
+import { type Isa, isaNames } from "../../gpu/native.ts";
+import { ConfigError, choice, decimal, flag, integer, optional, text, type Values } from "../config.ts";
+import { benchMachine } from "./bench-machine.ts";
 import { listModels } from "./client.ts";
 import { type LoadPlan, type LoadReport, type Percentiles, runLoad } from "./load.ts";
 import type { OptionList } from "./options.ts";
@@ -62,6 +67,24 @@ export const benchSettings = Object.freeze({
     max: 2 ** 31 - 1,
     sentence: "Seed of prompts, arrivals and sampling.",
   }),
+  machine: flag({
+    sentence:
+      "Measure this machine instead of a server, in some 15 seconds: its ceilings, what kernels reach of them, and what common models may expect.",
+  }),
+  isa: choice<Isa | "auto">({
+    default: "auto",
+    defaultText: "the best of this machine",
+    among: ["auto", ...isaNames],
+    sentence: "Instruction set to measure with --machine.",
+  }),
+  threads: integer({
+    unit: "threads",
+    default: 0,
+    defaultText: "as many as the server takes",
+    min: 1,
+    max: 1024,
+    sentence: "Threads to measure with --machine.",
+  }),
   json: optional({ placeholder: "file", sentence: "Also write the report here." }),
 });
 
@@ -69,17 +92,18 @@ export type BenchOptions = Values<typeof benchSettings>;
 
 export const benchOptions: OptionList<typeof benchSettings> = {
   settings: benchSettings,
-  headings: { url: "Server:", requests: "Load:", json: "Report:" },
+  headings: { url: "Server:", requests: "Load:", machine: "This machine:", json: "Report:" },
 };
 
 export const benchHelp = `
 Exit codes:
-  0    every request was answered
+  0    every request was answered, or the machine was measured
   1    some failed, or the server cannot be reached
   130  stopped by Ctrl-C (143 by SIGTERM); what was measured by then is printed`;
 
 /** Runs and prints a benchmark; resolves to the exit code. */
 export async function bench(options: BenchOptions): Promise<number> {
+  if (options.machine) return await benchMachine(options);
   const target = targetOf(options.url, options.apiKey);
   if (options.sharedPrefix > options.promptTokens) {
     throw new ConfigError(
