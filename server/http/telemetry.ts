@@ -136,6 +136,7 @@ export class Telemetry {
     });
     this.#info("vllm:cache_config_info", "Size of the KV cache: tokens per page and number of pages.", sizes);
     for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
+    if (scope !== "server") this.#beginAtZero();
     if (scope === "model") return;
     this.#info("bunting_build_info", "Version of the server.", [{ version }]);
     const away = "time of the last minute in which the thread that serves HTTP did one thing";
@@ -281,6 +282,14 @@ export class Telemetry {
       for (const [engine, value] of read().entries()) total.inc(this.#labels(engine), value);
     };
     const total = new Counter({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
+  }
+
+  /** Counts nothing under labels that are known, so that their rates are 0 until something happens. */
+  #beginAtZero(): void {
+    for (const reason of ["stop", "length", "abort", "error"] satisfies FinishLabel[])
+      this.#counters.finished.inc({ ...this.#answerLabels, finished_reason: reason }, 0);
+    for (const source of ["device", "disk"])
+      this.#counters.cachedPrompt.inc({ ...this.#answerLabels, source }, 0);
   }
 
   /** Values of an engine by one more label; totals have names that end so. */
