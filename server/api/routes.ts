@@ -26,7 +26,6 @@ import { createFile, deleteFile, listFiles, readFile, storageError } from "./ope
 import { modelById, modelList } from "./openai/models.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
-import { openapiRoute } from "./openapi/document.ts";
 import { answerProgram } from "./programs/answer.ts";
 import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
 import { listPrograms, viewPrograms } from "./programs/list.ts";
@@ -121,8 +120,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     { method: "POST", path: "/detokenize", isPublic: keyed, handler: detokenize },
     ...llamaRoutes(deps),
   ];
-  const routes = table.flatMap((route) => [route, ...aliasesOf(route)]);
-  return [...routes, openapiRoute(routes)];
+  return table.flatMap((route) => [route, ...aliasesOf(route)]);
 }
 
 /** Lists of which the stream of the state tells. */

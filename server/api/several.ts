@@ -13,7 +13,7 @@ import type { Programs } from "../program/programs.ts";
 import type { KeyUse } from "../usage/use.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
-import { openapiRoute } from "./openapi/document.ts";
+import { described } from "./openapi/document.ts";
 import { listPrograms } from "./programs/list.ts";
 import { errorEvent, refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
@@ -21,6 +21,7 @@ import { cancelResponse, deleteResponse, readResponse, type StreamDeps } from ".
 import { streamRoutes, withResumableStreams } from "./resumable.ts";
 import { aliasesOf, jobRoutes, pageRoutes, requestRoutes, usageRoute } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
+import { WhatIf } from "./what-if.ts";
 
 /** A loaded model with its own table of routes. */
 export interface ModelHost extends LoadedModel {
@@ -148,12 +149,13 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
     ),
     ...jobRoutes(jobs),
     ...streamRoutes(deps.streams),
+    new WhatIf(null).route(), // several models are not recorded
   ];
   const routes = withResumableStreams(
     table.flatMap((row) => [row, ...aliasesOf(row)]),
     deps.streams,
   );
-  return [...routes, openapiRoute(routes)];
+  return described(routes);
 }
 
 const SESSION = "/v1/sessions/{id}/…";

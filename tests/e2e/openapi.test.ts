@@ -277,4 +277,6 @@ test("programs, records and the server's state are as described", async () => {
   await ask("GET", `/v1/requests/${first!.id}`);
   await ask("GET", `/v1/requests/${first!.id}/cache`);
   await ask("GET", "/v1/requests?sort=none", undefined, 400);
+  await ask("DELETE", "/v1/stream?conv_id=none");
+  await ask("GET", "/v1/stream?conv_id=none", undefined, 404);
 });

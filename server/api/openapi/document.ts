@@ -28,21 +28,23 @@ const headers: readonly (readonly [name: string, description: string])[] = [
   ["x-bunting-ttft-ms", "Milliseconds to the first token at most"],
   ["x-bunting-why", "1: the answer tells where its time went"],
   ["x-session-id", "Name of the conversation"],
+  ["x-conversation-id", "Name under which the stream can be read again: GET /v1/stream"],
 ];
 
-/** Route of the description, which describes the given routes and itself. */
-export function openapiRoute(routes: readonly Route[]): Route {
+/** Adds the route of the description, which describes the given routes and itself. */
+export function described(routes: readonly Route[]): readonly Route[] {
   let text: Promise<string> | null = null;
   const route: Route = {
     method: "GET",
     path: "/openapi.json",
     isPublic: true,
     handler: async () => {
-      text ??= openapiDocument([...routes, route]).then((document) => JSON.stringify(document));
+      text ??= openapiDocument(all).then((document) => JSON.stringify(document));
       return new Response(await text, { headers: { "content-type": "application/json" } });
     },
   };
-  return route;
+  const all = [...routes, route];
+  return all;
 }
 
 /** Schemas of bodies by name, so that routes share them. */

@@ -20,7 +20,7 @@ import {
   thinking,
 } from "./examples.ts";
 import { deleted, json, jsonOrEvents, media, type Operations, pageOf, pageParameters } from "./operation.ts";
-import { oneOf, shape, text } from "./shapes.ts";
+import { count, flag, oneOf, shape, text } from "./shapes.ts";
 import { standIn } from "./stand-in.ts";
 
 const { model, template } = standIn;
@@ -140,7 +140,11 @@ export const openaiOperations: Operations = {
     },
   ],
   "GET /v1/responses/{id}": [
-    { summary: "Reads a stored response", query: { stream: oneOf("false") }, answer: json(answers.response) },
+    {
+      summary: "Reads a stored response, or the events of one in the background",
+      query: { stream: flag, starting_after: count },
+      answer: jsonOrEvents(answers.response),
+    },
     {
       path: "/v1/responses/{id}/input_items",
       summary: "Lists the input of a stored response",
