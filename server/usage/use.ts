@@ -33,6 +33,11 @@ export interface Quota {
   readonly tokensPerDay: number;
 }
 
+/** Name of a key for people, from its tenant; null: the server needs no keys. */
+export function keyName(tenant: string): string | null {
+  return tenant === "" ? null : tenant.slice(0, 16);
+}
+
 /** Counts what keys use, and refuses those that have used up their quota. */
 export interface KeyUse {
   /** Adds a request's use to its key. */

@@ -1,4 +1,4 @@
-/** What a running server asks about its recording, and the answer. */
+/** Question of a running server about its recording, and the answer. */
 import type { Quantiles } from "../../../../simulation/histogram.ts";
 
 /** Question to the thread that simulates. */
