@@ -17,6 +17,7 @@ import { refusalOn } from "./api/refusals.ts";
 import { streamRoutes, withResumableStreams } from "./api/resumable.ts";
 import type { RouteDeps } from "./api/route-deps.ts";
 import { routesOf } from "./api/routes.ts";
+import { WhatIf } from "./api/what-if.ts";
 import { RequestRecords } from "./explain/request-records.ts";
 import type { Compiled } from "./grammar/compiler.ts";
 import { type App, type AppDeps, createApp } from "./http/app.ts";
@@ -57,6 +58,8 @@ export interface ServerParts
   extends Omit<ModelParts, "sessions" | "cacheRecords" | "requestRecords" | "streams">,
     Pick<AppDeps, "keys" | "origins"> {
   readonly json: JsonReader;
+  /** Path of the recording; absent or null: nothing is recorded. */
+  readonly recording?: string | null;
   /** null: the server keeps no jobs. */
   readonly jobs: {
     readonly store: JobStore;
@@ -118,9 +121,9 @@ export function composeServer(parts: ServerParts): ComposedServer {
   });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
-  const routes = described(
-    withResumableStreams([...routesOf({ ...served, jobs }), ...streamRoutes(streams)], streams),
-  );
+  const whatIf = new WhatIf(parts.recording ?? null);
+  const table = [...routesOf({ ...served, jobs }), ...streamRoutes(streams), whatIf.route()];
+  const routes = described(withResumableStreams(table, streams));
   const bodies = new BodyReader(limits, parts.json);
   const app = createApp({ ...parts, routes, bodies, refuse: refusalOn });
   return { app, generator, programs, jobs };

@@ -125,6 +125,19 @@ export function list({
   return setting<readonly string[]>({ ...rule, default: [], repeats: true, parse });
 }
 
+/** Setting of one of some names. */
+export function choice<Value extends string>({
+  among,
+  ...rule
+}: {
+  readonly default: Value;
+  readonly defaultText: string;
+  readonly among: readonly Value[];
+  readonly sentence: string;
+}): Setting<Value> {
+  return setting({ ...rule, placeholder: among.join("|"), parse: (value) => oneOf(value, among) });
+}
+
 export function setting<Value>(rule: {
   readonly placeholder: string | null;
   readonly default: Value;

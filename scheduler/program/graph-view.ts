@@ -9,7 +9,7 @@ export interface GraphView {
   readonly nodes: readonly ViewedNode[];
 }
 
-/** A node of such a graph. */
+/** Node as people look at it. */
 export interface ViewedNode {
   readonly name: string;
   readonly kind: NodeSpec["kind"];

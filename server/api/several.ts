@@ -21,6 +21,7 @@ import { cancelResponse, deleteResponse, readResponse, type StreamDeps } from ".
 import { streamRoutes, withResumableStreams } from "./resumable.ts";
 import { aliasesOf, jobRoutes, pageRoutes, requestRoutes, usageRoute } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
+import { WhatIf } from "./what-if.ts";
 
 /** A loaded model with its own table of routes. */
 export interface ModelHost extends LoadedModel {
@@ -148,6 +149,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
     ),
     ...jobRoutes(jobs),
     ...streamRoutes(deps.streams),
+    new WhatIf(null).route(), // several models are not recorded
   ];
   const routes = withResumableStreams(
     table.flatMap((row) => [row, ...aliasesOf(row)]),

@@ -9,7 +9,7 @@ import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
 import type { Traces } from "../trace/traces.ts";
-import type { KeyUse } from "../usage/use.ts";
+import type { KeyUse, LabelledUse, UseSums } from "../usage/use.ts";
 import { AnswerHistogram, type BucketCounts } from "./answer-histogram.ts";
 import type { RequestLog } from "./request-log.ts";
 import { processMetrics, Scrape } from "./scrape.ts";
@@ -173,6 +173,37 @@ const engineTotals: readonly EngineRow[] = [
   ["bunting_tier_short_loads_total", "Loads with lost pages.", (load) => load.tierShortLoadsTotal],
 ];
 
+type KeyRow = readonly [
+  name: string,
+  help: string,
+  label: string | null,
+  read: (sums: UseSums) => Readonly<Record<string, number>>,
+];
+
+/** Use of keys; `label` tells the parts of a row's values apart. */
+const keyTotals: readonly KeyRow[] = [
+  [
+    "bunting_key_requests_total",
+    "Requests of a key that have ended, by outcome.",
+    "outcome",
+    ({ answered, failed, cancelled }) => ({ answered, failed, cancelled }),
+  ],
+  [
+    "bunting_key_tokens_total",
+    "Tokens of a key's requests: prompt_computed, prompt_cached, generated.",
+    "part",
+    ({ promptTokens, cachedTokens, completionTokens: generated }) => {
+      return { prompt_computed: promptTokens - cachedTokens, prompt_cached: cachedTokens, generated };
+    },
+  ],
+  [
+    "bunting_key_device_seconds_total",
+    "Time that the steps of a key's requests would have taken without others in them.",
+    null,
+    ({ deviceMs }) => ({ all: deviceMs / 1000 }),
+  ],
+];
+
 /** Measure of an answer. */
 export type RequestHistogram = keyof typeof answerHistograms;
 
@@ -279,6 +310,7 @@ export class Telemetry {
     const computing = `Longest that it computed in a ${away}; the rest it waited for a processor.`;
     this.#plainGauge("bunting_thread_gap_computing_seconds", computing, () => gap().computingMs / 1000);
     if (this.traces !== null) this.#spanCounts(this.traces);
+    if (ledger.totals !== null) for (const row of keyTotals) this.#keyTotal(ledger.totals, row);
     for (const metric of processMetrics()) this.#registry.registerMetric(metric);
   }
 
@@ -422,6 +454,24 @@ export class Telemetry {
       name: "vllm:spec_decode_num_accepted_tokens_per_pos_total",
       help: "Tokens of drafts that were right, by their place in the draft, from 0.",
       labelNames: [...ofEngine, "position"],
+      registers: this.#registers,
+      collect,
+    });
+  }
+
+  #keyTotal(totals: LabelledUse, [name, help, label, read]: KeyRow): void {
+    const collect = (): void => {
+      total.reset();
+      for (const [key, sums] of totals.byLabel()) {
+        for (const [part, value] of Object.entries(read(sums)))
+          total.inc(label === null ? { key } : { key, [label]: part }, value);
+      }
+    };
+    const labelNames = label === null ? ["key"] : ["key", label];
+    const total: Counter<string> = new Counter({
+      name,
+      help,
+      labelNames,
       registers: this.#registers,
       collect,
     });

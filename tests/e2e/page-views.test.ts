@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventData } from "../../server/cli/client.ts";
 import type { StateEvent } from "../../server/http/state-events.ts";
+import { recordChats } from "../support/recorded.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
 import { begin, clientOf } from "./jobs-server.ts";
 import { ask } from "./program-http.ts";
@@ -312,6 +313,28 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.when(`document.getElementById("waterfall") === null`);
   }, 20_000);
 
+  test("what was recorded is simulated with a second engine, and shown before and after", async () => {
+    const recording = join(data, "recording");
+    recordChats(recording, 24);
+    const recorded = startTestServer({ recording });
+    const page = await open(`${recorded.origin}/#requests`);
+    await page.when(`document.getElementById("what-if-engines")`);
+    await page.click("[aria-labelledby=what-if-title] button");
+    const cells = `[...document.querySelectorAll("[aria-labelledby=what-if-title] td")]`;
+    await page.when(`${cells}.length === 12`);
+    expect(await page.evaluate(`${cells}.at(-1).textContent`)).toMatch(/^[\d.]+ m?s → [\d.]+ m?s$/);
+    expect(await page.evaluate(`${cells}.at(-1).className`)).toContain("better");
+    await page.go(`${server.origin}/#requests`); // which records nothing
+    await page.when(`document.getElementById("what-if-engines")`);
+    await page.click("[aria-labelledby=what-if-title] button");
+    const told = await page.when(
+      `document.querySelector("[aria-labelledby=what-if-title] .hint")?.textContent`,
+    );
+    expect(told).toStartWith("Nothing is recorded, so nothing can be simulated");
+    await page.go("about:blank");
+    await recorded.close();
+  }, 40_000);
+
   test("an answer's link leads from the chat to its request", async () => {
     const page = await open(server.origin);
     await page.when(`document.getElementById("send")?.disabled === false`);
@@ -417,14 +440,19 @@ describe.skipIf(chromium === null)("in a browser", () => {
   }, 20_000);
 
   test("a narrow page has no sideways scrolling", async () => {
+    const chain = Array.from({ length: 8 }, (_, at) => ask(`Go on {{v${at}}}`, `v${at + 1}`, 1));
+    const opened = await post(server, "/v1/sessions", { variables: { v0: null }, calls: chain });
+    const { id } = (await opened.json()) as { readonly id: string };
     const page = await open(`${server.origin}/#live`, 390);
     await page.when(`document.querySelectorAll(".strip").length === 2`);
     for (const view of ["live", "requests", "cache", "programs", "jobs", "chat"]) {
       await page.evaluate(`location.hash = "#${view}"`);
       await page.when(`document.querySelector("nav a[aria-current]").getAttribute("href") === "#${view}"`);
       const wide = `[...document.querySelectorAll("main, main *")].filter((element) => element.getBoundingClientRect().right > 391 && element.closest(".wide, nav, .unseen, svg") === null).length`;
+      if (view === "programs") await page.when(`document.querySelector(".graph")`);
       expect(await page.evaluate(`[document.documentElement.scrollWidth, ${wide}]`)).toEqual([390, 0]);
     }
+    await fetch(`${server.origin}/v1/sessions/${id}`, { method: "DELETE" });
   }, 20_000);
 
   test.each([8, 64])(

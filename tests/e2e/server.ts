@@ -109,6 +109,8 @@ export interface TestServerOptions {
   readonly scoreWeights?: Float32Array;
   /** True if the model has no vocabulary projection. */
   readonly isHeadless?: boolean;
+  /** Recording that the server tells of; absent: none. */
+  readonly recording?: string;
   /** Ledger of keys; absent: one in memory, without quotas. */
   readonly ledger?: UsageLedger;
   /** Absent: requests are not traced. */
@@ -272,6 +274,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
         activity.noteCache(at as EngineId, engine.snapshotCache(nodesMax));
     },
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
+    recording: options.recording ?? null,
     sessionPolicy: options.keepsSessions === false ? null : { kind: "priced" },
     speaksParrot: options.speaksParrot ?? false,
     reasoningField: options.reasoningField ?? "both",

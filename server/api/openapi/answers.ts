@@ -480,6 +480,23 @@ export const state = shape({
   "jobs?": nullable(shape({ active: count, linesRunning: count })),
 });
 
+const quantiles = shape({ count, mean: number, p50: number, p90: number, p99: number, max: number });
+const outcome = shape({
+  unanswered: count,
+  waiting_ms: quantiles,
+  first_token_ms: quantiles,
+  between_tokens_ms: quantiles,
+  total_ms: quantiles,
+  hit_rate: number,
+});
+export const whatIf = shape({
+  object: oneOf("what_if"),
+  changes: shape({ engines: nullable(count), tbt_ms: nullable(count) }),
+  recorded: shape({ calls: count, simulated_calls: count, seconds: number, engines: count }),
+  before: outcome,
+  after: outcome,
+});
+
 export const usagePage = shape({
   object: oneOf("page"),
   data: listOf(

@@ -1,9 +1,11 @@
 /** Operations of Bunting's own API: programs, records, the server's state. */
 
 import { atOnce } from "../../../base/time-slice.ts";
+import { stateViews } from "../../http/state-events.ts";
 import { Fields } from "../fields.ts";
 import { ProgramReader } from "../programs/schema.ts";
 import { parseCalls, parseSession, parseValue } from "../programs/sessions.ts";
+import { readChanges } from "../what-if.ts";
 import * as answers from "./answers.ts";
 import { programCalls } from "./examples.ts";
 import { json, jsonOrEvents, media, type Operations } from "./operation.ts";
@@ -30,7 +32,7 @@ export const serverOperations: Operations = {
   "GET /state": { summary: "Tells what the server does at this moment", answer: json(answers.state) },
   "GET /state/stream": {
     summary: "Tells what the server does from now on",
-    query: { view: oneOf("facts", "live", "cache") },
+    query: { view: oneOf(...stateViews) },
     answer: media("text/event-stream"),
   },
   "GET /v1/stream": {
@@ -42,6 +44,11 @@ export const serverOperations: Operations = {
     summary: "Ends a stream",
     query: { conv_id: text },
     answer: json(shape({ conv_id: text, deleted: flag })),
+  },
+  "POST /v1/what-if": {
+    summary: "Simulates the recorded requests with other engines or targets",
+    body: { read: readChanges, examples: [{ engines: 2 }, { engines: 1, tbt_ms: 100 }] },
+    answer: json(answers.whatIf),
   },
   "GET /v1/usage": {
     summary: "Tells the use of keys by day",

@@ -3,10 +3,11 @@ import type { VNode } from "preact";
 import type { RequestFacts } from "../../explain/request-facts.ts";
 import { call, messageOf } from "../api.ts";
 import { Panel } from "../panel.tsx";
-import { lists, place } from "../store.ts";
+import { lists, place, server } from "../store.ts";
 import { order, orders, slowMs } from "./query.ts";
 import { duration, partsOf } from "./request.ts";
 import { Waterfall } from "./waterfall.tsx";
+import { WhatIf } from "./what-if.tsx";
 
 const opened = signal<RequestFacts | null>(null);
 /** Sentence in place of the one that was to be opened. */
@@ -21,6 +22,7 @@ export function RequestsPanel(): VNode {
   return (
     <Panel name="requests">
       {opened.value !== null && <Waterfall request={opened.value} />}
+      {server.isAdmin.value === true && <WhatIf />}
       <section class="card" aria-labelledby="requests-title">
         <div class="head">
           <h2 id="requests-title">Requests</h2>
