@@ -252,6 +252,12 @@ const tests: readonly Body[] = [
   { passes: [{ regex: "yes" }] },
 ];
 const outputs = { answer: { variable: "answer", transforms: ["strip"], temperature: 0, max_tokens: 16 } };
+/** Ways to draw that programs know. */
+const drawn = generating({}, [
+  ...["max_completion_tokens", "max_output_tokens", "n_predict", "stop_sequences"],
+  ...["session_id", "prompt_cache_key"],
+  ...["grammar", "ebnf", "json_schema", "regex"],
+]);
 export const programCalls: readonly Body[] = [
   {
     name: "ask",
@@ -279,10 +285,9 @@ export const programCalls: readonly Body[] = [
     count: 4,
     output: `repeated-${index}`,
   })),
-  ...generating({ prompt: "{{question}}" }, [
-    ...["max_completion_tokens", "max_output_tokens", "n_predict"],
-    ...["session_id", "prompt_cache_key"],
-    ...["grammar", "ebnf", "json_schema", "regex"],
-    "stop_sequences",
-  ]).map((call, index) => ({ ...call, output: `drawn-${index}` })),
+  ...drawn.map((call, index) => ({ prompt: "{{question}}", ...call, output: `drawn-${index}` })),
+  {
+    prompt: drawn.map((_, index) => `{{held-${index}}}`).join(" "),
+    outputs: Object.fromEntries(drawn.map((own, index) => [`held-${index}`, own])),
+  },
 ];
