@@ -13,6 +13,7 @@ const drawings: readonly Body[] = [
     bad_words: ["never"],
   },
   { max_output_tokens: 64, allowed_token_ids: [42], stop_token_ids: [2] },
+  { temperature: 4, min_p: 0.1 },
   { n_predict: 64, samplers: ["penalties", "top_k", "top_p", "min_p", "temperature"] },
 ];
 
