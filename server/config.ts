@@ -8,6 +8,7 @@ import { type Quant, quantNames } from "../model/formats.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
 import {
   ConfigError,
+  choice,
   decimal,
   flag,
   fromHome,
@@ -21,7 +22,7 @@ import {
   text,
 } from "./setting.ts";
 
-export { ConfigError, decimal, flag, fromHome, integer, list, optional, type Setting, text };
+export { ConfigError, choice, decimal, flag, fromHome, integer, list, optional, type Setting, text };
 
 /** Device to compute on. */
 export type DeviceChoice =

@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 22
+#define BUNTING_ABI_VERSION 23
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -56,46 +56,7 @@ char const* bunting_last_error(void);
 
 /* ---- the machine --------------------------------------------------------------------------------------------- */
 
-/* Instruction sets by rising preference. A level implies all levels below it. AMX also needs the operating system's
- * permission. */
-enum {
-  BUNTING_ISA_AUTO = -1,
-  BUNTING_ISA_PORTABLE = 0,
-  BUNTING_ISA_AVX2 = 1,        /* AVX2 + FMA + F16C */
-  BUNTING_ISA_AVX512 = 2,      /* F, BW, DQ, VL */
-  BUNTING_ISA_AVX512_BF16 = 3, /* BF16, VNNI */
-  BUNTING_ISA_AMX_BF16 = 4,    /* tiles of bf16 and int8 */
-};
-
-typedef struct bunting_machine {
-  int32_t isa_best;           /* best level that the processor and the operating system allow */
-  int32_t isa_built;          /* best level compiled into this library */
-  int32_t cores;              /* cores on which this process may run */
-  int32_t reserved;
-  uint64_t memory_bytes;      /* physical memory, or the container's limit if that is lower */
-  uint64_t memory_free_bytes; /* memory available now without swapping */
-  char processor[96];         /* brand string, NUL-terminated */
-} bunting_machine;
-
-bunting_status bunting_machine_probe(bunting_machine* out);
-
-typedef struct bunting_device {
-  int32_t devices;            /* number of GPUs in the machine */
-  int32_t capability;         /* compute capability times ten; 90 means sm_90 */
-  int32_t multiprocessors;
-  int32_t reserved;
-  uint64_t memory_bytes;
-  uint64_t memory_free_bytes;
-  char name[96];              /* NUL-terminated */
-  char note[128];             /* readable description of the driver, NUL-terminated */
-} bunting_device;
-
-/* Describes GPU `index`. Fails with BUNTING_INVALID and a reason if there is no such GPU, and always in the CPU engine. */
-bunting_status bunting_device_probe(int32_t index, bunting_device* out);
-
-/* Loads cuBLASLt for GPU `index` and checks a product against a known result. Writes its name and version, NUL-terminated.
- * Fails with BUNTING_INVALID and a reason if the library is absent or its result is wrong, and always in the CPU engine. */
-bunting_status bunting_cublaslt_probe(int32_t index, char* description, int32_t description_bytes);
+#include "include/engine_machine.h"
 
 /* ---- model --------------------------------------------------------------------------------------------------- */
 
