@@ -118,6 +118,7 @@ export const shownLoad = [
   "evictedPagesTotal",
   "tierStoredPagesTotal",
   "tierLoadedPagesTotal",
+  "tierHostPagesTotal",
   "draftTokensTotal",
   "acceptedTokensTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];
