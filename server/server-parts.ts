@@ -3,7 +3,7 @@
 import { dirname, join } from "node:path";
 import { ioReason } from "../model/model-error.ts";
 import type { SessionPolicy } from "../scheduler/policy.ts";
-import { type Config, ConfigError, isLoopback } from "./config.ts";
+import { type Config, ConfigError, isLoopback, needsKey } from "./config.ts";
 import { ApiKeys, KeyFileError, tenantOf } from "./http/auth.ts";
 import type { OriginRules } from "./http/origin.ts";
 import type { JobSettings } from "./jobs/service.ts";
@@ -52,6 +52,14 @@ export function openLedger(
   } catch (error) {
     throw new ConfigError(`The use of keys cannot be kept in ${path}: ${(error as Error).message}.`);
   }
+}
+
+/** Throws ConfigError if others can reach the address without a key. */
+export function expectGuarded(config: Config): void {
+  if (isLoopback(config.host) || config.insecure || needsKey(config)) return;
+  throw new ConfigError(
+    `Others can reach ${config.host}: give an --api-key or --api-key-file, or --insecure to let everybody in.`,
+  );
 }
 
 export function openKeys(config: Config): ApiKeys {

@@ -14,6 +14,7 @@
 #include "boundary/error.h"
 #include "cpu/draft_model.h"
 #include "cpu/forward.h"
+#include "cpu/meter.h"
 #ifdef BUNTING_CUDA
 #include "cuda/cublaslt.h"
 #include "cuda/failed_step.h"
@@ -21,6 +22,7 @@
 #include "cuda/runtime.h"
 #endif
 #include "boundary/step_block.h"
+#include "host/cpu_features.h"
 #include "host/machine.h"
 #include "include/places.h"
 #include "model/model.h"
@@ -31,6 +33,10 @@ using EngineForward = bunting::cuda::Forward;
 #else
 using EngineForward = bunting::Forward;
 #endif
+
+struct bunting_meter : bunting::Meter {
+  using bunting::Meter::Meter;
+};
 
 struct bunting_model : bunting::Model {
   using bunting::Model::Model;
@@ -196,6 +202,11 @@ void check_state_copy(bunting_engine const& engine, int32_t slot, uint64_t offse
          (unsigned long long)offset, (unsigned long long)all);
 }
 
+double measuring_seconds(int32_t ms) {
+  if (ms < 1 || ms > 60'000) fail(BUNTING_INVALID, "%d ms; wanted: 1 to 60000", ms);
+  return ms / 1000.0;
+}
+
 // Checks pages and places of a copy between them.
 void check_places([[maybe_unused]] bunting_engine const& engine, [[maybe_unused]] int32_t const* places,
                   [[maybe_unused]] int32_t count, [[maybe_unused]] uint64_t size) {
@@ -280,6 +291,64 @@ bunting_status bunting_cublaslt_probe([[maybe_unused]] int32_t index, char* desc
     fail(BUNTING_INVALID, "this library computes on the CPU");
 #endif
   });
+}
+
+bunting_status bunting_meter_open(int32_t isa, int32_t threads, bunting_meter** out) {
+  return guarded([&] {
+    require(out, "out");
+    int32_t const level = isa == BUNTING_ISA_AUTO ? bunting::usable_isa() : isa;
+    if (level > bunting::best_isa() || !bunting::kernels_for(level))
+      fail(BUNTING_INVALID, "instruction set %d: this machine or this library lacks it", isa);
+    if (threads < 1 || threads > 4096) fail(BUNTING_INVALID, "%d threads; wanted: 1 to 4096", threads);
+    *out = std::make_unique<bunting_meter>(level, threads).release();
+  });
+}
+
+bunting_status bunting_meter_ceiling(bunting_meter* meter, int32_t ceiling, int32_t ms, double* per_second) {
+  return guarded([&] {
+    require(per_second, "per_second");
+    double const seconds = measuring_seconds(ms);
+    switch (ceiling) {
+      case BUNTING_CEILING_READ:
+        *per_second = meter->read(seconds);
+        return;
+      case BUNTING_CEILING_F32:
+        *per_second = meter->peak(bunting::Dtype::f32, seconds);
+        return;
+      case BUNTING_CEILING_BF16:
+        *per_second = meter->peak(bunting::Dtype::bf16, seconds);
+        return;
+      case BUNTING_CEILING_INT8:
+        *per_second = meter->peak(bunting::Dtype::q8, seconds);
+        return;
+      default:
+        fail(BUNTING_INVALID, "ceiling %d is none of BUNTING_CEILING_*", ceiling);
+    }
+  });
+}
+
+bunting_status bunting_meter_gemm(bunting_meter* meter, int32_t format, int32_t rows, int32_t columns,
+                                  int32_t depth, int32_t ms, double* rates) {
+  return guarded([&] {
+    require(rates, "rates");
+    auto const type = bunting::matrix_type(format, bunting::Dtype::bf16);
+    if (!type) fail(BUNTING_INVALID, "format %d is none of BUNTING_FORMAT_* and no stored type", format);
+    auto const [operations, bytes] = meter->gemm(*type, rows, columns, depth, measuring_seconds(ms));
+    rates[0] = operations, rates[1] = bytes;
+  });
+}
+
+bunting_status bunting_meter_attention(bunting_meter* meter, int32_t tokens, int32_t positions, int32_t ms,
+                                       double* rates) {
+  return guarded([&] {
+    require(rates, "rates");
+    auto const [operations, bytes] = meter->attention(tokens, positions, measuring_seconds(ms));
+    rates[0] = operations, rates[1] = bytes;
+  });
+}
+
+bunting_status bunting_meter_close(bunting_meter* meter) {
+  return guarded([&] { delete meter; });
 }
 
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens,

@@ -56,46 +56,7 @@ char const* bunting_last_error(void);
 
 /* ---- the machine --------------------------------------------------------------------------------------------- */
 
-/* Instruction sets by rising preference. A level implies all levels below it. AMX also needs the operating system's
- * permission. */
-enum {
-  BUNTING_ISA_AUTO = -1,
-  BUNTING_ISA_PORTABLE = 0,
-  BUNTING_ISA_AVX2 = 1,        /* AVX2 + FMA + F16C */
-  BUNTING_ISA_AVX512 = 2,      /* F, BW, DQ, VL */
-  BUNTING_ISA_AVX512_BF16 = 3, /* BF16, VNNI */
-  BUNTING_ISA_AMX_BF16 = 4,    /* tiles of bf16 and int8 */
-};
-
-typedef struct bunting_machine {
-  int32_t isa_best;           /* best level that the processor and the operating system allow */
-  int32_t isa_built;          /* best level compiled into this library */
-  int32_t cores;              /* cores on which this process may run */
-  int32_t reserved;
-  uint64_t memory_bytes;      /* physical memory, or the container's limit if that is lower */
-  uint64_t memory_free_bytes; /* memory available now without swapping */
-  char processor[96];         /* brand string, NUL-terminated */
-} bunting_machine;
-
-bunting_status bunting_machine_probe(bunting_machine* out);
-
-typedef struct bunting_device {
-  int32_t devices;            /* number of GPUs in the machine */
-  int32_t capability;         /* compute capability times ten; 90 means sm_90 */
-  int32_t multiprocessors;
-  int32_t reserved;
-  uint64_t memory_bytes;
-  uint64_t memory_free_bytes;
-  char name[96];              /* NUL-terminated */
-  char note[128];             /* readable description of the driver, NUL-terminated */
-} bunting_device;
-
-/* Describes GPU `index`. Fails with BUNTING_INVALID and a reason if there is no such GPU, and always in the CPU engine. */
-bunting_status bunting_device_probe(int32_t index, bunting_device* out);
-
-/* Loads cuBLASLt for GPU `index` and checks a product against a known result. Writes its name and version, NUL-terminated.
- * Fails with BUNTING_INVALID and a reason if the library is absent or its result is wrong, and always in the CPU engine. */
-bunting_status bunting_cublaslt_probe(int32_t index, char* description, int32_t description_bytes);
+#include "include/engine_machine.h"
 
 /* ---- model --------------------------------------------------------------------------------------------------- */
 
@@ -572,17 +533,16 @@ bunting_status bunting_draft_plan(bunting_model_shape const* shape, bunting_engi
  * is sealed and outlives the engine. It is no encoder, and has no recurrent layers. Its keys and values are in the same pages: a
  * page then has the bytes of the model's page and, behind them, those of the draft model's page.
  *
- * A GPU engine reads the weights
- * here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null, after each piece. A number
- * that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
+ * A GPU engine reads the weights here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null,
+ * after each piece. A number that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
 bunting_status bunting_engine_open(bunting_model const* model, bunting_model const* draft, bunting_engine_limits const* limits,
                                    bunting_progress progress, bunting_engine** out);
 bunting_status bunting_engine_close(bunting_engine* engine);
 
 /* Copy whole KV pages, in all layers, to the caller's memory and back: `count` page ids, and as many times the page_bytes of
- * bunting_model_plan, those of a draft model too, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on. The bytes are opaque: they
- * mean the same only to an engine of the same model, formats, kind of engine and instruction set. Each returns when the copies are
- * done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
+ * bunting_model_plan, with those of a draft model, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on.
+ * The bytes are opaque: they mean the same only to an engine of the same models, formats, kind of engine and instruction set. Each
+ * returns when the copies are done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
  * One thread at a time may read and one, maybe another, may write, also while a step is in flight and a further thread is in
  * bunting_step_wait. That step must not write a page or slot that is read, nor use one that is written. */
 bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void* bytes,

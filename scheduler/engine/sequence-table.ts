@@ -348,6 +348,7 @@ export class SequenceTable {
     const loaded = this.#loads?.totals;
     return {
       waiting: this.queue.size,
+      deferred: this.queue.deferred,
       running: this.#running.length,
       paused: this.#paused,
       pagesTotal: pool.pagesTotal,

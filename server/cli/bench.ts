@@ -1,10 +1,15 @@
-/** `bunting bench`: loads an OpenAI-compatible server and prints client-side latencies and throughput. */
+/**
+ * `bunting bench`: loads an OpenAI-compatible server and prints client-side latencies and throughput, or measures
+ * this machine.
+ */
 
-import { ConfigError, decimal, flag, integer, optional, text, type Values } from "../config.ts";
+import { type Isa, isaNames } from "../../gpu/native.ts";
+import { ConfigError, choice, decimal, flag, integer, optional, text, type Values } from "../config.ts";
 import { datasetNames } from "./bench/dataset.ts";
 import type { Target as TimeTarget } from "./bench/figures.ts";
 import { formatReport, kneeText, loadHtml, rateOf, sweepHtml, sweepTable } from "./bench/report.ts";
 import { kneeOf, nextRate, type Tried } from "./bench/sweep.ts";
+import { benchMachine } from "./bench-machine.ts";
 import { listModels, type Target } from "./client.ts";
 import { type LoadPlan, type LoadReport, runLoad, runLoadRecorded } from "./load.ts";
 import type { OptionList } from "./options.ts";
@@ -103,6 +108,24 @@ export const benchSettings = Object.freeze({
     max: 2 ** 31 - 1,
     sentence: "Seed of prompts, arrivals and sampling.",
   }),
+  machine: flag({
+    sentence:
+      "Measure this machine instead of a server, in some 15 seconds: its ceilings, what kernels reach of them, and what common models may expect.",
+  }),
+  isa: choice<Isa | "auto">({
+    default: "auto",
+    defaultText: "the best of this machine",
+    among: ["auto", ...isaNames],
+    sentence: "Instruction set to measure with --machine.",
+  }),
+  threads: integer({
+    unit: "threads",
+    default: 0,
+    defaultText: "as many as the server takes",
+    min: 1,
+    max: 1024,
+    sentence: "Threads to measure with --machine.",
+  }),
   json: optional({ placeholder: "file", sentence: "Also write the report here." }),
   html: optional({
     placeholder: "file",
@@ -119,18 +142,23 @@ export const benchOptions: OptionList<typeof benchSettings> = {
     requests: "Load:",
     sweep: "Sweep:",
     dataset: "Prompts and answers:",
+    machine: "This machine:",
     json: "Report:",
   },
 };
 
 export const benchHelp = `
 Exit codes:
-  0    every request was answered
+  0    every request was answered, or the machine was measured
   1    some failed, or the server cannot be reached
   130  stopped by Ctrl-C (143 by SIGTERM); what was measured by then is printed`;
 
 /** Runs and prints a benchmark; resolves to the exit code. */
 export async function bench(options: BenchOptions): Promise<number> {
+  if (options.machine) {
+    if (options.html !== null) throw new ConfigError("--html is for loads; --machine writes --json alone.");
+    return await benchMachine(options);
+  }
   const target = targetOf(options.url, options.apiKey);
   if (options.sharedPrefix > options.promptTokens) {
     throw new ConfigError(

@@ -3,10 +3,11 @@
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import { formatName, widenedNote } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
-import { type Config, ConfigError, isLoopback, needsKey } from "../config.ts";
+import { type Config, needsKey } from "../config.ts";
 import { withDraftPath } from "../engines/draft-plan.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import type { PlannedModel, RunningServer } from "../running-server.ts";
+import { expectGuarded } from "../server-parts.ts";
 import { startServer } from "../start.ts";
 import { modelPath, namedAsWritten } from "./model-argument.ts";
 import { progressLine, showLoading } from "./progress.ts";
@@ -18,8 +19,7 @@ const LOST = 75;
 
 /** Serves until a signal; resolves to the exit code. */
 export async function serve(named: Config, model: string | null): Promise<number> {
-  const problem = exposureProblem(named);
-  if (problem !== null) throw new ConfigError(problem);
+  expectGuarded(named); // before a download
   const config = await withDraftPath(named, modelPath);
   const dir = await modelPath(model, config);
   const startedMs = performance.now();
@@ -159,12 +159,6 @@ export function memoryTable(memory: MemoryPlan): string {
     ["memory", "bytes", ""],
     memory.rows.map(({ name, bytes, note }) => [name, formatBytes(bytes), note]),
   );
-}
-
-/** Reason why the server must not listen on the configured host; null if it may. */
-export function exposureProblem(config: Config): string | null {
-  if (isLoopback(config.host) || config.insecure || needsKey(config)) return null;
-  return `Others can reach ${config.host}: give an --api-key or --api-key-file, or --insecure to let everybody in.`;
 }
 
 function readyText(server: RunningServer, seconds: number, isClosed: boolean): string {

@@ -394,7 +394,7 @@ export function chooseContext(config: Config, folder: ModelFolder): number {
 }
 
 /** Compute threads: all cores; from four cores on, one is left for the HTTP thread. */
-function chooseThreads(config: Config, { cores }: Machine): number {
+export function chooseThreads(config: Pick<Config, "threads">, { cores }: Machine): number {
   if (config.threads > 0) return config.threads;
   return cores >= 4 ? cores - 1 : cores;
 }
