@@ -4,7 +4,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import { causes } from "../../scheduler/explain/causes.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
-import type { SessionObserver } from "../../scheduler/session/session-keeper.ts";
+import { keepingEvents, type SessionObserver } from "../../scheduler/session/session-keeper.ts";
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
@@ -306,6 +306,7 @@ export class Telemetry {
     for (const reason of ["stop", "length", "abort", "error"] satisfies FinishLabel[])
       for (const engine of this.#answerEngines)
         this.#counters.finished.inc({ model_name: this.#modelName, engine, finished_reason: reason }, 0);
+    for (const event of keepingEvents) this.#counters.sessionsKept.inc({ event }, 0);
     for (const source of ["device", "disk"])
       for (const engine of this.#lastStep.keys())
         this.#counters.cachedPrompt.inc({ ...this.#labels(engine), source }, 0);
