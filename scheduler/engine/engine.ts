@@ -147,7 +147,7 @@ export class Engine {
 
   /** Returns the heaviest `nodesMax` nodes of the prefix cache, for people. Changes nothing. */
   snapshotCache(nodesMax: number): CacheSnapshot {
-    return snapshotOf(this.#table.kvCache.cache, nodesMax);
+    return snapshotOf(this.#table.kvCache.cache, nodesMax, this.#costs);
   }
 
   /** Accepts a message. Never starts a step and never reports: `run` does. */

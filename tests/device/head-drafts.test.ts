@@ -63,7 +63,7 @@ function run(
   });
   const tokens: TokenId[][] = samplings.map(() => []);
   let last: EngineLoad | null = null;
-  // Whether tiny models draft for the time that it takes depends on the machine: here it takes none.
+  // Drafts take no time here: if they did, the machine would decide whether tiny models draft.
   const free: Device = {
     spec: device.spec,
     start: (step, done) => device.start(step, (result) => done({ ...result, draftsMs: 0 } as StepResult)),
