@@ -26,7 +26,7 @@ export function Evictions({ evictions }: { readonly evictions: readonly Eviction
               <th>Tokens</th>
               <th class="right">Pages</th>
               <th class="right">Read</th>
-              <th>Why it, and no other</th>
+              <th>Why this one</th>
               <th>Whose, and for whom</th>
               <th class="right">Computing it again</th>
             </tr>

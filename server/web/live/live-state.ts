@@ -57,10 +57,13 @@ export class LiveState {
       ...now,
       engines,
       points: [...(before?.points ?? []), point].slice(-POINTS_MAX),
-      bars: engines.map(({ steps }, at) => [
-        ...(before?.bars[at] ?? []).filter(([endMs]) => endMs > begin),
-        ...steps,
-      ]),
+      bars: engines.map(({ steps }, at) => endingAfter(before?.bars[at] ?? [], begin).concat(steps)),
     };
   }
+}
+
+/** Steps that end after a time, of steps in the order of their ends. */
+function endingAfter(bars: readonly StepBar[], timeMs: number): StepBar[] {
+  const first = bars.findIndex(([endMs]) => endMs > timeMs);
+  return first < 0 ? [] : bars.slice(first);
 }
