@@ -64,7 +64,7 @@ async function wordsOf(...command: string[]): Promise<string> {
 }
 
 const commit = await wordsOf("git", "-C", root, "rev-parse", "--short", "HEAD");
-const ceilings = await measureCeilings(values.library, threads);
+const ceilings = measureCeilings(values.library, threads);
 const bench = new Bench({
   ...{ place: values.place, threads, isa, library: values.library, ceilings },
   llamaBench: values["llama-bench"] ?? null,

@@ -3,7 +3,7 @@
  * streams decode, and another client asks for long prompts one after the other, each twice. The KV cache is small,
  * so that the second time finds its pages on disk alone. Percentiles of the gaps, and bytes written and read.
  *
- *   npx bun benchmarks/disk-streams.ts [--mib 2048] [--streams 6] [--words 200]
+ *   npx bun benchmarks/disk-streams.ts [--mib 2048] [--streams 6] [--words 200] [--rounds 1]
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -18,6 +18,7 @@ const { values } = parseArgs({
     mib: { type: "string", default: "2048" },
     streams: { type: "string", default: "6" },
     words: { type: "string", default: "200" },
+    rounds: { type: "string", default: "1" },
   },
 });
 const wanted = Number(values.mib) * 2 ** 20;
@@ -104,11 +105,13 @@ function print(name: string, { gapsMs }: Measured): void {
   console.log(`${name}: p50 ${at(0.5)} ms, p90 ${at(0.9)} ms, p99 ${at(0.99)} ms of ${gapsMs.length} gaps`);
 }
 
-const scratch = mkdtempSync(join(tmpdir(), "bunting-disk-streams-"));
-try {
-  const on = await measure(["--kv-disk", "8", "--data", join(scratch, "data")], null);
-  print("with a disk", on);
-  print("without", await measure(["--kv-disk", "0"], on.prompts));
-} finally {
-  rmSync(scratch, { recursive: true });
+for (let round = 0; round < Number(values.rounds); round++) {
+  const data = mkdtempSync(join(tmpdir(), "bunting-disk-streams-"));
+  try {
+    const on = await measure(["--kv-disk", "8", "--data", data], null);
+    print("with a disk", on);
+    print("without", await measure(["--kv-disk", "0"], on.prompts));
+  } finally {
+    rmSync(data, { recursive: true });
+  }
 }

@@ -10,8 +10,9 @@
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import type { Percentiles } from "../server/cli/bench/figures.ts";
 import { streamChat, type Target } from "../server/cli/client.ts";
-import { type LoadReport, type Percentiles, runLoad } from "../server/cli/load.ts";
+import { type LoadReport, runLoad } from "../server/cli/load.ts";
 import { table } from "../server/cli/table.ts";
 import { type Started, startServer, watchEngine } from "./started-server.ts";
 

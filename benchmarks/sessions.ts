@@ -1,5 +1,5 @@
 /**
- * Compares orders of waiting sequences, and pages kept between turns, over drawn loads of agents and chats, in
+ * Compares orders of waiting sequences, and rules for the pages between turns, over drawn loads of agents and chats, in
  * virtual time.
  *
  *   npx bun benchmarks/sessions.ts [loads] [first seed]
@@ -7,11 +7,19 @@
 
 import { ours } from "../scheduler/policies.ts";
 import type { Policy } from "../scheduler/policy.ts";
-import { attainedService, firstCome, firstSession } from "../simulation/baselines/session-orders.ts";
+import {
+  attainedService,
+  firstCome,
+  firstSession,
+  highestRatio,
+} from "../simulation/baselines/session-orders.ts";
+import { tailLruCache } from "../simulation/baselines/tail-lru.ts";
 import { drawLoad, type Outcome } from "./sessions/load.ts";
 
 const [loads = 200, first = 1] = process.argv.slice(2).map(Number);
 const SESSIONS = 24;
+/** Time for which Continuum (arXiv:2511.02230 §4) keeps an agent's pages while a tool runs, until it has measured. */
+const TOOL_MS = 2000;
 
 const { sessions: keeping, ...nothingKept } = ours();
 
@@ -20,6 +28,15 @@ const pairs: Readonly<Record<string, () => readonly [own: Policy, rival: Policy]
   "first come": () => [nothingKept, { ...nothingKept, queue: firstCome() }],
   "first session": () => [nothingKept, { ...nothingKept, queue: firstSession() }],
   "attained service": () => [nothingKept, { ...nothingKept, queue: attainedService() }],
+  "highest ratio": () => [nothingKept, { ...nothingKept, queue: highestRatio() }],
+  "fixed times": () => [
+    { ...nothingKept, sessions: keeping! },
+    { ...nothingKept, sessions: { kind: "baseline", keepMs: (awaitsTool) => (awaitsTool ? TOOL_MS : 0) } },
+  ],
+  "tail-optimized LRU": () => [
+    { ...nothingKept, sessions: keeping! },
+    { ...nothingKept, cache: tailLruCache },
+  ],
   "nothing kept": () => [{ ...nothingKept, sessions: keeping! }, nothingKept],
 };
 

@@ -11,6 +11,17 @@ import { partsOf, type QuantisedSource } from "../model/quantisation.ts";
 import { rotationOf } from "../model/rope.ts";
 import { type LayerShape, layersWithHead, type ModelShape, type Router } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
+import {
+  decodeGpu,
+  decodeMachine,
+  decodeText,
+  type Gpu,
+  gpuBytes,
+  type Isa,
+  isaNames,
+  type Machine,
+  machineBytes,
+} from "./native/probes.ts";
 
 /** Values of bunting_status other than OK. */
 export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost" | "gaveWay";
@@ -26,6 +37,8 @@ export class NativeError extends Error {
   }
 }
 
+export { type Gpu, type Isa, isaNames, type Machine } from "./native/probes.ts";
+
 declare const brand: unique symbol;
 /**
  * Handle of a model, open or sealed: a plain number that any thread may use, one thread at a time until the
@@ -33,24 +46,16 @@ declare const brand: unique symbol;
  */
 export type ModelHandle = Pointer & { readonly [brand]: "model" };
 export type EngineHandle = Pointer & { readonly [brand]: "engine" };
+export type MeterHandle = Pointer & { readonly [brand]: "meter" };
 
-/** Instruction sets in the order of BUNTING_ISA_*; each implies those before it. */
-export const isaNames = ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"] as const;
-export type Isa = (typeof isaNames)[number];
+/** BUNTING_CEILING_* names in order. */
+export const ceilingNames = ["read", "f32", "bf16", "int8"] as const;
+export type CeilingName = (typeof ceilingNames)[number];
 
-/** Machine as this process sees it. */
-export interface Machine {
-  /** Highest level that processor and kernel support. */
-  readonly isaBest: Isa;
-  /** Highest level that the library was built with. */
-  readonly isaBuilt: Isa;
-  /** Number of cores this process may run on. */
-  readonly cores: number;
-  /** Physical memory, or the container's limit if lower. */
-  readonly memoryBytes: number;
-  /** Memory available now, without swapping. */
-  readonly memoryFreeBytes: number;
-  readonly processor: string;
+/** Rates of a kernel on all threads of a meter; a multiplication and an addition are two operations. */
+export interface KernelRates {
+  readonly operationsPerSecond: number;
+  readonly bytesPerSecond: number;
 }
 
 /** Computation settings of a model; with a ModelShape they make a bunting_model_shape. */
@@ -94,26 +99,12 @@ export interface EngineLimits {
   readonly topLogprobsMax: number;
   /** Slots for recurrent states; absent: none. */
   readonly states?: number;
-  /** Tokens that the model's head drafts after a chunk at most, up to 8; absent: it computes nothing. */
+  /** Tokens that the model's head, or a draft model, drafts after a chunk at most, up to 8; absent: none. */
   readonly draftsMax?: number;
   /** GPUs that compute one step together: exactly one today. Absent for CPU engines. */
   readonly devices?: readonly number[];
   /** Library that multiplies plain matrices on a GPU; absent: own. */
   readonly gemm?: GemmChoice;
-}
-
-/** Probed GPU. */
-export interface Gpu {
-  /** Number of GPUs of the machine. */
-  readonly devices: number;
-  /** Compute capability; 90 is sm_90. */
-  readonly capability: number;
-  readonly multiprocessors: number;
-  readonly memoryBytes: number;
-  readonly memoryFreeBytes: number;
-  readonly name: string;
-  /** Driver, for people. */
-  readonly note: string;
 }
 
 /** Progress callback of a long call. */
@@ -130,6 +121,28 @@ export interface NativeLibrary {
    * it is unusable.
    */
   cublasltProbe(index: number): string;
+  /** Opens a meter of the processor with some threads. Measurements block for about the given milliseconds. */
+  meterOpen(isa: Isa | "auto", threads: number): MeterHandle;
+  /** Bytes of a plain read, or operations in registers, per second. */
+  meterCeiling(meter: MeterHandle, ceiling: CeilingName, ms: number): number;
+  /** Rates of a matrix [columns, depth] times some rows. `format`: a value of `matrixFormats` or a stored type. */
+  meterGemm(
+    meter: MeterHandle,
+    matrix: {
+      readonly format: number;
+      readonly rows: number;
+      readonly columns: number;
+      readonly depth: number;
+    },
+    ms: number,
+  ): KernelRates;
+  /** Rates of attention of some tokens behind keys in bf16, in the heads of a model of 8B. */
+  meterAttention(
+    meter: MeterHandle,
+    chunk: { readonly tokens: number; readonly positions: number },
+    ms: number,
+  ): KernelRates;
+  meterClose(meter: MeterHandle): void;
   modelPlan(
     shape: ModelShape,
     options: ComputeOptions,
@@ -155,11 +168,21 @@ export interface NativeLibrary {
     options: ComputeOptions,
     limits: EngineLimits,
   ): { readonly workspaceBytes: number; readonly copyBytes: number; readonly hostBytes: number };
-  /** Opens an engine. A GPU engine reads the weights here, and calls `onProgress` before it returns. */
-  engineOpen(model: ModelHandle, limits: EngineLimits, onProgress: NativeProgress): EngineHandle;
+  /** Maximum bytes of the workspace of a draft model, which an engine has beside its own. */
+  draftPlan(shape: ModelShape, options: ComputeOptions, limits: EngineLimits): number;
+  /**
+   * Opens an engine, with a draft model if one is given. A GPU engine reads the weights here, and calls
+   * `onProgress` before it returns.
+   */
+  engineOpen(
+    model: ModelHandle,
+    draft: ModelHandle | null,
+    limits: EngineLimits,
+    onProgress: NativeProgress,
+  ): EngineHandle;
   engineClose(engine: EngineHandle): void;
   /**
-   * Copies whole KV pages to `bytes`, or back: page after page, `pageBytes` of modelPlan each. A step in flight may
+   * Copies whole KV pages to `bytes`, or back: page after page, `pageBytes` of modelPlan each, and of a draft model. A step in flight may
    * neither write a page that is read nor use one that is written.
    */
   readPages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
@@ -180,7 +203,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 22;
+const abiVersion = 23;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -212,6 +235,11 @@ const symbols = {
   bunting_machine_probe: { args: ["buffer"], returns: "i32" },
   bunting_device_probe: { args: ["i32", "buffer"], returns: "i32" },
   bunting_cublaslt_probe: { args: ["i32", "buffer", "i32"], returns: "i32" },
+  bunting_meter_open: { args: ["i32", "i32", "buffer"], returns: "i32" },
+  bunting_meter_ceiling: { args: ["ptr", "i32", "i32", "buffer"], returns: "i32" },
+  bunting_meter_gemm: { args: ["ptr", "i32", "i32", "i32", "i32", "i32", "buffer"], returns: "i32" },
+  bunting_meter_attention: { args: ["ptr", "i32", "i32", "i32", "buffer"], returns: "i32" },
+  bunting_meter_close: { args: ["ptr"], returns: "i32" },
   bunting_model_plan: { args: ["buffer", "i32", "buffer", "buffer", "buffer"], returns: "i32" },
   bunting_model_open: { args: ["buffer", "buffer"], returns: "i32" },
   bunting_model_factor: { args: ["ptr", "i32", "i32", "f32"], returns: "i32" },
@@ -228,7 +256,8 @@ const symbols = {
   bunting_model_restore: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer", "buffer"], returns: "i32" },
-  bunting_engine_open: { args: ["ptr", "buffer", "ptr", "buffer"], returns: "i32" },
+  bunting_draft_plan: { args: ["buffer", "buffer", "buffer"], returns: "i32" },
+  bunting_engine_open: { args: ["ptr", "ptr", "buffer", "ptr", "buffer"], returns: "i32" },
   bunting_engine_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_read_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
   bunting_engine_write_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
@@ -258,6 +287,17 @@ export function openLibrary(path: string): NativeLibrary {
     return Number(out[0]);
   };
 
+  /** Runs a call that writes some rates. */
+  const rates = (count: number, call: (out: Float64Array) => number): Float64Array => {
+    const out = new Float64Array(new ArrayBuffer(count * Float64Array.BYTES_PER_ELEMENT));
+    check(call(out));
+    return out;
+  };
+  const kernelRates = (call: (out: Float64Array) => number): KernelRates => {
+    const [operationsPerSecond, bytesPerSecond] = rates(2, call) as unknown as [number, number];
+    return { operationsPerSecond, bytesPerSecond };
+  };
+
   return {
     path,
     machineProbe() {
@@ -275,6 +315,15 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_cublaslt_probe(index, out, descriptionBytes));
       return decodeText(out);
     },
+    meterOpen: (isa, threads) =>
+      word((out) => c.bunting_meter_open(isaNumber(isa), threads, out)) as MeterHandle,
+    meterCeiling: (meter, ceiling, ms) =>
+      rates(1, (out) => c.bunting_meter_ceiling(meter, ceilingNames.indexOf(ceiling), ms, out))[0]!,
+    meterGemm: (meter, { format, rows, columns, depth }, ms) =>
+      kernelRates((out) => c.bunting_meter_gemm(meter, format, rows, columns, depth, ms, out)),
+    meterAttention: (meter, { tokens, positions }, ms) =>
+      kernelRates((out) => c.bunting_meter_attention(meter, tokens, positions, ms, out)),
+    meterClose: (meter) => check(c.bunting_meter_close(meter)),
     modelPlan(shape, options, pageTokens) {
       const struct = encodeShape(shape, options);
       const pageBytes = new BigUint64Array(new ArrayBuffer(8));
@@ -328,11 +377,15 @@ export function openLibrary(path: string): NativeLibrary {
       const workspaceBytes = word((out) => c.bunting_engine_plan(model, engine, out, copyBytes, hostBytes));
       return { workspaceBytes, copyBytes: Number(copyBytes[0]), hostBytes: Number(hostBytes[0]) };
     },
-    engineOpen(model, limits, onProgress) {
+    draftPlan(shape, options, limits) {
+      const [model, engine] = [encodeShape(shape, options), encodeLimits(limits)];
+      return word((out) => c.bunting_draft_plan(model, engine, out));
+    },
+    engineOpen(model, draft, limits, onProgress) {
       const struct = encodeLimits(limits);
       let engine = 0;
       withProgress(onProgress, (progress) => {
-        engine = word((out) => c.bunting_engine_open(model, struct, progress, out));
+        engine = word((out) => c.bunting_engine_open(model, draft, struct, progress, out));
       });
       return engine as EngineHandle;
     },
@@ -400,6 +453,11 @@ function withProgress(onProgress: NativeProgress, call: (progress: Pointer | nul
   if (failure !== null) throw failure.error;
 }
 
+/** BUNTING_ISA_* value. */
+function isaNumber(isa: Isa | "auto"): number {
+  return isa === "auto" ? -1 : isaNames.indexOf(isa);
+}
+
 function encodeKey(key: Uint8Array): Uint8Array {
   if (key.length !== 32) throw new NativeError("invalid", `a key of ${key.length} bytes; wanted: 32`);
   const bytes = new Uint8Array(new ArrayBuffer(key.length));
@@ -417,48 +475,7 @@ function encodePath(path: string): Uint8Array {
   return bytes;
 }
 
-/**
- * sizeof(bunting_machine): isa_best, isa_built, cores, reserved, memory_bytes, memory_free_bytes,
- * processor[96].
- */
-const machineBytes = 128;
-
-function decodeMachine(bytes: Uint8Array): Machine {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  return {
-    isaBest: isaNames[view.getInt32(0, true)] ?? "portable",
-    isaBuilt: isaNames[view.getInt32(4, true)] ?? "portable",
-    cores: view.getInt32(8, true),
-    memoryBytes: Number(view.getBigUint64(16, true)),
-    memoryFreeBytes: Number(view.getBigUint64(24, true)),
-    processor: decodeText(bytes.subarray(32)),
-  };
-}
-
-/** sizeof(bunting_device): devices, capability, multiprocessors, reserved, memory_bytes, memory_free_bytes, name[96],
- *  note[128]. */
-const gpuBytes = 256;
 const descriptionBytes = 256;
-
-function decodeGpu(bytes: Uint8Array): Gpu {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  return {
-    devices: view.getInt32(0, true),
-    capability: view.getInt32(4, true),
-    multiprocessors: view.getInt32(8, true),
-    memoryBytes: Number(view.getBigUint64(16, true)),
-    memoryFreeBytes: Number(view.getBigUint64(24, true)),
-    name: decodeText(bytes.subarray(32, 128)),
-    note: decodeText(bytes.subarray(128)),
-  };
-}
-
-/** Decodes text up to a NUL or the end of the bytes. */
-function decodeText(bytes: Uint8Array): string {
-  const end = bytes.indexOf(0);
-  return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
-}
-
 const shapeBytes = 240;
 /** BUNTING_ROUTER_* names of scores in order. */
 const scores: readonly Router["score"][] = ["chosen", "all", "sigmoid"];
@@ -520,7 +537,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     ...[layers.length, shape.hidden, shape.feedForward],
     ...[shape.queryHeads, shape.kvHeads, shape.headSize, shape.vocab, shape.contextMax],
     ...[Number(shape.tiedEmbeddings), shape.norm === "rms" ? 0 : 1, activations.indexOf(shape.activation)],
-    ...[rotations.length, compute === "f32" ? 0 : 2, isa === "auto" ? -1 : isaNames.indexOf(isa), threads],
+    ...[rotations.length, compute === "f32" ? 0 : 2, isaNumber(isa), threads],
     kvFormats.indexOf(kv),
   ]);
   const reals = [

@@ -187,7 +187,7 @@ export function widenedNote(
 type FormatOf = (tensor: FormatTensor) => number | undefined;
 
 /** Formats of the tensors of a model. */
-function formatsIn(tensors: readonly FormatTensor[], formats: readonly number[]): FormatOf {
+export function formatsIn(tensors: readonly FormatTensor[], formats: readonly number[]): FormatOf {
   const ofLatents = tensors.filter(({ tensor }) => tensor === TensorKind.latentKeys);
   const latentLayers = new Set(ofLatents.map(({ layer }) => layer));
   const layers = layersOf(tensors);

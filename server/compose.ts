@@ -12,6 +12,7 @@ import { Generator } from "./answer/generator.ts";
 import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { CacheRecords } from "./api/cache-records.ts";
 import { startJobs } from "./api/jobs.ts";
+import { described } from "./api/openapi/document.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { streamRoutes, withResumableStreams } from "./api/resumable.ts";
 import type { RouteDeps } from "./api/route-deps.ts";
@@ -86,7 +87,7 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
     sessions: table,
     sessionPolicy: policy,
   } = parts;
-  const onOutcome = (outcome: CacheOutcome): void => telemetry.countCacheMisses(outcome);
+  const onOutcome = (outcome: CacheOutcome): void => telemetry.countCacheOutcome(outcome);
   const account = new CacheAccount(fleet, specs, onOutcome, table.history);
   const observer = telemetry.sessions;
   const keeper =
@@ -122,7 +123,7 @@ export function composeServer(parts: ServerParts): ComposedServer {
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
   const whatIf = new WhatIf(parts.recording ?? null);
   const table = [...routesOf({ ...served, jobs }), ...streamRoutes(streams), whatIf.route()];
-  const routes = withResumableStreams(table, streams);
+  const routes = described(withResumableStreams(table, streams));
   const bodies = new BodyReader(limits, parts.json);
   const app = createApp({ ...parts, routes, bodies, refuse: refusalOn });
   return { app, generator, programs, jobs };

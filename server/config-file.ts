@@ -20,6 +20,7 @@ const modelSettingNames = [
   "stepTokens",
   "tbtMs",
   "speculate",
+  "draftModel",
   "sequencesMax",
   "queueMax",
   "keepAlive",

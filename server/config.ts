@@ -3,35 +3,26 @@
  * options, environment variables, `--help` and docs/reference/config.md.
  */
 
-import { homedir } from "node:os";
-import { join } from "node:path";
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
 import { type Quant, quantNames } from "../model/formats.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
+import {
+  ConfigError,
+  choice,
+  decimal,
+  flag,
+  fromHome,
+  integer,
+  list,
+  notEmpty,
+  oneOf,
+  optional,
+  type Setting,
+  setting,
+  text,
+} from "./setting.ts";
 
-/**
- * A setting. The name of its field determines the option and the variable: stepTokens, --step-tokens,
- * BUNTING_STEP_TOKENS.
- */
-export interface Setting<Value> {
-  /** Unit of the number; null for none. */
-  readonly unit: string | null;
-  /** Placeholder of the value in `--help`; null for a switch. */
-  readonly placeholder: string | null;
-  readonly default: Value;
-  /** Text for a default whose value does not explain itself; null otherwise. */
-  readonly defaultText: string | null;
-  readonly sentence: string;
-  /** True if the option may be repeated; the values add up. */
-  readonly repeats: boolean;
-  /** Parses the typed text. Throws `ConfigError`. */
-  readonly parse: (text: string) => Value;
-}
-
-/** Error about a wrong setting, with a sentence for people. */
-export class ConfigError extends Error {
-  override readonly name = "ConfigError";
-}
+export { ConfigError, choice, decimal, flag, fromHome, integer, list, optional, type Setting, text };
 
 /** Device to compute on. */
 export type DeviceChoice =
@@ -56,7 +47,7 @@ export type PackedChoice = "auto" | "off" | { readonly folder: string };
 export type DataChoice = "auto" | "off" | { readonly folder: string };
 
 /** Source of drafted tokens. */
-export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp";
+export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp" | "draft";
 
 /** Keeping of conversations' pages for their next turns. */
 export type SessionsChoice = "auto" | "off";
@@ -84,7 +75,8 @@ export const serverSettings = Object.freeze({
   }),
   apiKeyFile: optional({
     placeholder: "file",
-    sentence: "File of accepted keys, one per line; read again when it changes.",
+    sentence:
+      "File of accepted keys, one per line, each with a name after a # if it has one; read again when it changes.",
   }),
   quota: list({
     placeholder: "key=tokens",
@@ -149,12 +141,11 @@ export const serverSettings = Object.freeze({
     defaultText: "the published name, the folder's name, or a GGUF file's own",
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
   }),
-  reasoningField: setting<ReasoningField>({
-    placeholder: "both|reasoning_content|reasoning",
+  reasoningField: choice<ReasoningField>({
+    among: reasoningFields,
     default: "both",
     defaultText: "both, with the same text",
     sentence: "Field of OpenAI's answers that holds the model's thoughts.",
-    parse: (value) => oneOf(value, reasoningFields),
   }),
   chatTemplate: optional({
     placeholder: "file|name",
@@ -231,20 +222,18 @@ export const serverSettings = Object.freeze({
     max: 1024,
     sentence: "Compute threads of all engines together.",
   }),
-  dtype: setting<DtypeChoice>({
-    placeholder: "auto|bf16|f32",
+  dtype: choice<DtypeChoice>({
+    among: ["auto", "bf16", "f32"],
     default: "auto",
     defaultText: "auto",
     sentence: "Compute type. auto: f32 for f32 weights, else bf16.",
-    parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
   }),
-  quant: setting<Quant>({
-    placeholder: "auto|none|int8|q8_0|int6|int4|fp8",
+  quant: choice<Quant>({
+    among: quantNames,
     default: "auto",
     defaultText: "auto",
     sentence:
       "Weight format. auto keeps the blocks of GGUF files that the device computes, and converts others to int8, int6 or int4. int8 halves bf16, in groups of 128; int4 quarters it, in groups of 32; int6 is between. q8_0 is int8 in groups of 32, for activations with outliers. fp8 is for GPUs.",
-    parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({
     placeholder: "plain|int8|int4|fp8",
@@ -254,13 +243,12 @@ export const serverSettings = Object.freeze({
     defaultText: "plain, as --dtype says",
     parse: (value) => oneOf(value, kvFormats),
   }),
-  gemm: setting<GemmChoice>({
-    placeholder: "own|cublaslt",
+  gemm: choice<GemmChoice>({
+    among: gemmNames,
     default: "own",
     defaultText: "own",
     sentence:
       "bf16 GPU kernels. own: same results under any load. cublaslt: NVIDIA's library, which must be installed, for steps of more than 64 tokens; results may vary with load.",
-    parse: (value) => oneOf(value, gemmNames),
   }),
   packedWeights: setting<PackedChoice>({
     placeholder: "auto|off|folder",
@@ -325,21 +313,25 @@ export const serverSettings = Object.freeze({
     max: 60_000,
     sentence: "Target for the time between two tokens of a stream; limits the prompt tokens of each step.",
   }),
-  speculate: setting<SpeculateChoice>({
-    placeholder: "auto|off|suffix|mtp",
+  speculate: choice<SpeculateChoice>({
+    among: ["auto", "off", "suffix", "mtp", "draft"],
     default: "auto",
     defaultText: "auto",
     sentence:
-      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. auto: suffix, and mtp where the model has a head.",
-    parse: (value) => oneOf(value, ["auto", "off", "suffix", "mtp"]),
+      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. draft: the model of `--draft-model`. auto: suffix, and that model if one is named, else mtp where the model has a head.",
   }),
-  sessions: setting<SessionsChoice>({
-    placeholder: "auto|off",
+  draftModel: optional({
+    placeholder: "folder|file|name",
+    defaultText: "none",
+    sentence:
+      "Small model of the same vocabulary that drafts tokens for the model (`--speculate draft` or `auto`), on a CPU: a model folder, a GGUF file, or a published name. It also reads the prompts.",
+  }),
+  sessions: choice<SessionsChoice>({
+    among: ["auto", "off"],
     default: "auto",
     defaultText: "auto",
     sentence:
       "auto: recognises the turns of a conversation, and keeps its pages for the next turn as long as that is likely to come; answers are the same with and without.",
-    parse: (value) => oneOf(value, ["auto", "off"]),
   }),
   sequencesMax: integer({
     unit: "sequences",
@@ -415,6 +407,23 @@ export const serverSettings = Object.freeze({
   logRequests: flag({
     sentence:
       "Log a line for each response, except successful GETs, and for each generation: time, id, route, status, tokens, speed; no text.",
+  }),
+  metricsKeys: integer({
+    unit: "keys",
+    default: 0,
+    defaultText: "none",
+    min: 0,
+    max: 10_000,
+    sentence:
+      "Keys whose use `/metrics` tells apart, the first ones to be used; the others count together. A key is named by its comment in the key file, else by the start of its digest.",
+  }),
+  otlpEndpoint: setting<string | null>({
+    placeholder: "url",
+    default: null,
+    defaultText: "what OTEL_EXPORTER_OTLP_ENDPOINT names, else none",
+    sentence:
+      "Send a trace of each request to this OpenTelemetry collector, such as http://localhost:4318 (OTLP over HTTP); no text of prompts or answers.",
+    parse: parseHttpUrl,
   }),
   record: optional({
     placeholder: "file",
@@ -521,6 +530,12 @@ function parseOrigin(value: string): string {
   return `${url.protocol}//${below}${url.host}${anyPort}`;
 }
 
+/** A URL as it was typed. Throws ConfigError unless it is one of HTTP or HTTPS. */
+export function parseHttpUrl(typed: string): string {
+  if (URL.canParse(typed) && /^https?:$/.test(new URL(typed).protocol)) return typed;
+  throw new ConfigError(`"${typed}" is not a URL of HTTP or HTTPS, such as http://localhost:4318.`);
+}
+
 /** Parses a size such as 24GiB, 800M or 1.5 GB. Decimal units count in thousands. Throws ConfigError. */
 function parseBytes(value: string): number {
   const [, number, unit, isBinary] = /^(\d{1,9}(?:\.\d{1,6})?) ?([KMGT])(i?)B?$/i.exec(value) ?? [];
@@ -571,75 +586,6 @@ function parseDevice(value: string): DeviceChoice {
   );
 }
 
-function oneOf<Value extends string>(value: string, values: readonly Value[]): Value {
-  const found = values.find((candidate) => candidate === value);
-  if (found === undefined) throw new ConfigError(`"${value}" is not one of ${values.join(", ")}.`);
-  return found;
-}
-
-interface NumberRule {
-  readonly default: number;
-  readonly min: number;
-  readonly max: number;
-  readonly sentence: string;
-  readonly unit?: string;
-  readonly defaultText?: string;
-}
-
-export function integer(rule: NumberRule): Setting<number> {
-  return numeric(rule, /^-?\d{1,15}$/, "a whole number");
-}
-
-export function decimal(rule: NumberRule): Setting<number> {
-  return numeric(rule, /^-?(\d{1,15}(\.\d*)?|\.\d+)$/, "a number");
-}
-
-function numeric(rule: NumberRule, form: RegExp, what: string): Setting<number> {
-  return setting({
-    ...rule,
-    placeholder: "number",
-    parse: (value) => {
-      const number = Number(value);
-      if (!form.test(value) || number < rule.min || number > rule.max) {
-        throw new ConfigError(`"${value}" is not ${what} between ${rule.min} and ${rule.max}.`);
-      }
-      return number;
-    },
-  });
-}
-
-export function text(rule: {
-  readonly default: string;
-  readonly sentence: string;
-  readonly placeholder?: string;
-}): Setting<string> {
-  return setting({ placeholder: "text", ...rule, parse: notEmpty });
-}
-
-export function optional(rule: {
-  readonly sentence: string;
-  readonly placeholder?: string;
-  readonly defaultText?: string;
-}): Setting<string | null> {
-  const isPath = /^(file|folder)\b/.test(rule.placeholder ?? "");
-  const parse = (value: string): string => (isPath ? fromHome(notEmpty(value)) : notEmpty(value));
-  return setting<string | null>({ placeholder: "text", ...rule, default: null, parse });
-}
-
-/** Replaces `~/` at the start of a path by the user's home, as shells do in arguments and not in files. */
-export function fromHome(path: string): string {
-  return path.startsWith("~/") ? join(homedir(), path.slice(2)) : path;
-}
-
-/**
- * Throws ConfigError for an empty text. It usually comes from an unset variable of a script, and must not
- * mean the working folder, say.
- */
-function notEmpty(value: string): string {
-  if (value === "") throw new ConfigError("It is empty.");
-  return value;
-}
-
 /** The text itself, which must be JSON of an object. Throws ConfigError. */
 function parseJsonObject(text: string): string {
   try {
@@ -649,44 +595,4 @@ function parseJsonObject(text: string): string {
     // Not JSON at all.
   }
   throw new ConfigError(`It is not a JSON object, such as {"name": true}, but ${text}.`);
-}
-
-/** A switch that is off by default. */
-export function flag(rule: { readonly sentence: string }): Setting<boolean> {
-  return setting({ ...rule, placeholder: null, default: false, parse: () => true });
-}
-
-/**
- * Setting of several values: repeated options or, unless values may hold commas, a comma-separated text.
- * `item` parses a value or throws ConfigError.
- */
-export function list({
-  holdsCommas = false,
-  item = (typed) => typed,
-  ...rule
-}: {
-  readonly sentence: string;
-  readonly placeholder: string;
-  readonly defaultText: string;
-  readonly holdsCommas?: boolean;
-  readonly item?: (typed: string) => string;
-}): Setting<readonly string[]> {
-  const parse = (value: string): readonly string[] => {
-    const items = holdsCommas ? [value] : value.split(",").map((typed) => typed.trim());
-    if (items.includes("")) throw new ConfigError(`"${value}" holds an empty ${rule.placeholder}.`);
-    return items.map(item);
-  };
-  return setting<readonly string[]>({ ...rule, default: [], repeats: true, parse });
-}
-
-function setting<Value>(rule: {
-  readonly placeholder: string | null;
-  readonly default: Value;
-  readonly sentence: string;
-  readonly parse: (text: string) => Value;
-  readonly unit?: string;
-  readonly defaultText?: string;
-  readonly repeats?: boolean;
-}): Setting<Value> {
-  return Object.freeze({ unit: null, defaultText: null, repeats: false, ...rule });
 }

@@ -18,8 +18,27 @@ import type { JobStore } from "./jobs/store.ts";
 /** Beginnings of paths whose routes read a store, or describe the server that has the address. */
 const HANDED_OVER = ["/v1/files", "/v1/batches", "/v1/responses", "/state", "/metrics"];
 
-export class Front {
+/** Stores of a server, which one process has open at a time. */
+export interface Stores {
   /** Store of batch jobs; null if they are not kept. */
+  readonly store: JobStore | null;
+  readonly jobsNote: string | null;
+  readonly responses: KeptResponses;
+}
+
+/** Opens the stores. `jobsName` names the default folder of jobs. Throws ConfigError. */
+export function openStores(config: Config, jobsName: string): Stores {
+  const { store, note } = openJobs(config, jobsName);
+  const folder = typeof config.data === "object" ? config.data.folder : null;
+  return { store, jobsNote: note, responses: new KeptResponses(folder) };
+}
+
+export function closeStores({ store, responses }: Pick<Stores, "store" | "responses">): void {
+  store?.close();
+  responses.close();
+}
+
+export class Front implements Stores {
   readonly store: JobStore | null;
   readonly jobsNote: string | null;
   readonly responses: KeptResponses;
@@ -29,20 +48,17 @@ export class Front {
   #door: HandOverDoor | null = null;
   #isReleased = false;
 
-  private constructor(config: Config, jobsName: string, lifecycle: Lifecycle, descriptor?: number) {
-    const { store, note } = openJobs(config, jobsName);
+  constructor({ store, jobsNote, responses }: Stores, server: HttpServer) {
     this.store = store;
-    this.jobsNote = note;
-    this.responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
-    this.server = listen(config, lifecycle, refusalOn, descriptor);
+    this.jobsNote = jobsNote;
+    this.responses = responses;
+    this.server = server;
   }
 
-  /** Opens the stores and listens. `jobsName` names the default folder of jobs. Throws ConfigError. */
-  static open(config: Config, jobsName: string, lifecycle: Lifecycle): Front {
-    return new Front(config, jobsName, lifecycle);
-  }
-
-  /** Opens the stores that the predecessor releases, and listens on its socket. Throws ConfigError. */
+  /**
+   * Opens the stores that the predecessor releases, and listens on its socket. `jobsName` names the default
+   * folder of jobs. Throws ConfigError.
+   */
   static async takeOver(
     config: Config,
     jobsName: string,
@@ -50,7 +66,8 @@ export class Front {
     predecessor: Predecessor,
   ): Promise<Front> {
     await predecessor.release();
-    return new Front(config, jobsName, lifecycle, predecessor.descriptor);
+    const stores = openStores(config, jobsName);
+    return new Front(stores, listen(config, lifecycle, refusalOn, predecessor.descriptor));
   }
 
   /** Resolves when another process has the address and the stores. */
@@ -75,7 +92,7 @@ export class Front {
   async close(): Promise<void> {
     await this.server.kill();
     await this.#door?.close(this.#isReleased);
-    if (!this.#isReleased) this.#closeStores();
+    if (!this.#isReleased) closeStores(this);
   }
 
   /** Gives the address and the stores to a successor. Connections end after their next answers. */
@@ -85,13 +102,8 @@ export class Front {
     void this.server.leave();
     await this.stopJobs();
     this.#isReleased = true;
-    this.#closeStores();
+    closeStores(this);
     this.#handedOver.resolve();
-  }
-
-  #closeStores(): void {
-    this.store?.close();
-    this.responses.close();
   }
 }
 

@@ -7,7 +7,7 @@ import { bench, benchHelp, benchOptions } from "./cli/bench.ts";
 import { cache, cacheOptions } from "./cli/cache.ts";
 import { chatCommand, chatHelp, chatOptions } from "./cli/chat-command.ts";
 import { completionScript, shellNames } from "./cli/completion.ts";
-import { doctor } from "./cli/doctor.ts";
+import { doctor, doctorOptions, doctorRefused } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
 import { jobs, jobsOptions } from "./cli/jobs.ts";
 import { models } from "./cli/models.ts";
@@ -16,9 +16,10 @@ import { withOptionHere } from "./cli/other-servers.ts";
 import { pull, pullHelp, pullOptions } from "./cli/pull.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateOptions } from "./cli/simulate.ts";
+import { top, topOptions } from "./cli/top/top.ts";
 import { variableProblem } from "./cli/variables.ts";
 import { why, whyOptions } from "./cli/why.ts";
-import { type Setting, serverHeadings, serverSettings, type Values } from "./config.ts";
+import { ConfigError, type Setting, serverHeadings, serverSettings, type Values } from "./config.ts";
 import { version } from "./version.ts";
 
 const program = new Command("bunting")
@@ -48,6 +49,7 @@ Examples:
 
 /**
  * Adds a command with an option for each setting. `model`: description of its argument; null: it has none.
+ * `refused` reports on a configuration file that cannot be used, with --json.
  */
 function command<Settings extends Record<string, Setting<unknown>>>(
   name: string,
@@ -55,13 +57,22 @@ function command<Settings extends Record<string, Setting<unknown>>>(
   options: OptionList<Settings>,
   model: string | null,
   run: (options: Values<Settings>, model: string | null) => Promise<number>,
+  refused: ((error: ConfigError) => Promise<number>) | null = null,
 ): Command {
   const added = program.command(name).description(description);
   if (model !== null) added.argument("[model]", model);
   addOptions(added, options);
   return added.action(async (given: unknown) => {
-    const start = async () =>
-      run(optionValues(added, options.settings), typeof given === "string" ? given : null);
+    const start = async (): Promise<number> => {
+      let values: Values<Settings>;
+      try {
+        values = optionValues(added, options.settings);
+      } catch (error) {
+        if (refused === null || added.opts().json !== true || !(error instanceof ConfigError)) throw error;
+        return await refused(error);
+      }
+      return await run(values, typeof given === "string" ? given : null);
+    };
     await end(start());
   });
 }
@@ -141,13 +152,14 @@ program.commandsGroup("Look and measure:");
 command(
   "doctor",
   "Say what this machine has, what is used, what not and why. Takes the options of serve.",
-  serverOptions,
+  doctorOptions,
   folder,
   doctor,
+  doctorRefused,
 );
 command(
   "bench",
-  "Load an OpenAI-compatible server and print what its clients feel.",
+  "Load an OpenAI-compatible server and print what its clients feel, or measure this machine.",
   benchOptions,
   null,
   bench,
@@ -159,6 +171,8 @@ command(
   null,
   simulateCommand,
 );
+
+command("top", "Show a running server at work, in the terminal.", topOptions, null, top);
 
 const whyCommand = program
   .command("why")

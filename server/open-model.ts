@@ -25,6 +25,7 @@ import { TemplateError } from "../text/template-error.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { type Backend, chooseBackend } from "./engines/backend.ts";
+import { expectDraftChoice } from "./engines/draft-plan.ts";
 import {
   chooseContext,
   type MemoryShare,
@@ -44,6 +45,7 @@ import { Telemetry, type TelemetryOptions } from "./http/telemetry.ts";
 import { embeddingServed, type ServedModel } from "./request/served-model.ts";
 import type { EngineEvents } from "./running-server.ts";
 import { Encoder } from "./text/encoder.ts";
+import type { Traces } from "./trace/traces.ts";
 import type { UsageLedger } from "./usage/ledger.ts";
 import { version } from "./version.ts";
 
@@ -106,8 +108,8 @@ export function endTokensOf({ config, eosTokens }: ModelFolder, tokenizer: Token
   return [...new Set([...eosTokens, ...(own as TokenId[])])];
 }
 
-/** Sources of drafts by choice; the head drafts where the device has one. */
-const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head" } as const;
+/** Sources of drafts by choice; "head" stands for drafts of the device, where it makes some. */
+const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head", draft: "head" } as const;
 
 /** Engines with their telemetry. */
 export interface WatchedEngines {
@@ -166,6 +168,13 @@ export async function startWatchedEngines(
   return await watched.promise;
 }
 
+/** Services of a server that its telemetry reads. */
+export interface WatchServices {
+  readonly gap: ThreadGap;
+  readonly ledger: UsageLedger;
+  readonly traces: Traces | null;
+}
+
 /** Telemetry of engines. `engines` returns the present ones; null while their model is not loaded. */
 export function openTelemetry(
   { logRequests }: Config,
@@ -173,8 +182,7 @@ export function openTelemetry(
   scope: NonNullable<TelemetryOptions["scope"]>,
   specs: readonly DeviceSpec[],
   engines: () => RunningEngines | null,
-  gap: ThreadGap,
-  ledger: UsageLedger,
+  { gap, ledger, traces }: WatchServices,
 ): Telemetry {
   return new Telemetry({
     modelName,
@@ -182,6 +190,7 @@ export function openTelemetry(
     scope,
     specs,
     ledger,
+    traces,
     log: logRequests ? new RequestLog(console.log) : null,
     loads: () => engines()?.fleet.loads() ?? [],
     predictionErrors: () => engines()?.fleet.estimated.map(({ margin }) => margin ?? 0) ?? [],
@@ -247,12 +256,19 @@ export function prepareNative(
   onPlan(plan);
   const problem = planProblem(plan.memory);
   if (problem !== null) throw new ConfigError(problem);
-  const { names, folder, contextMax, compute, packedFolders, costsFolders, limits } = plan;
+  const { names, folder, contextMax, compute, draft, packedFolders, costsFolders, limits } = plan;
   const native = {
     library,
     folder: plan.folder.dir,
     ropeScaling: config.ropeScaling,
     model: { ...compute, contextMax, packedFolders, costsFolders },
+    draft:
+      draft === null
+        ? null
+        : {
+            folder: draft.folder.dir,
+            model: { ...draft.compute, contextMax, packedFolders: draft.packedFolders },
+          },
     limits,
     disk:
       plan.disk.setup === null
@@ -278,6 +294,11 @@ const SIMULATED_TOKENS_MAX = 2 ** 20;
 export function prepareSimulated(config: Config, dir: string, engines: number): Prepared {
   if (config.speculate === "mtp")
     throw new ConfigError("--speculate mtp: the simulated device has no model, and so no head that drafts.");
+  expectDraftChoice(config);
+  if (config.draftModel !== null)
+    throw new ConfigError(
+      `--draft-model ${config.draftModel}: the simulated device computes no model, and so none that drafts.`,
+    );
   const folder = openModelFolder(dir, config.ropeScaling);
   const contextMax = chooseContext(config, folder);
   const stepTokensMax = stepTokensFor(config, folder, contextMax);

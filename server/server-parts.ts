@@ -3,12 +3,13 @@
 import { dirname, join } from "node:path";
 import { ioReason } from "../model/model-error.ts";
 import type { SessionPolicy } from "../scheduler/policy.ts";
-import { type Config, ConfigError, isLoopback } from "./config.ts";
-import { ApiKeys, KeyFileError } from "./http/auth.ts";
+import { type Config, ConfigError, isLoopback, needsKey } from "./config.ts";
+import { ApiKeys, KeyFileError, tenantOf } from "./http/auth.ts";
 import type { OriginRules } from "./http/origin.ts";
 import type { JobSettings } from "./jobs/service.ts";
 import { ownFolder } from "./own-files.ts";
-import { tenantOfKey, UsageLedger } from "./usage/ledger.ts";
+import { KeyTotals } from "./usage/key-totals.ts";
+import { UsageLedger } from "./usage/ledger.ts";
 
 export function jobSettings({
   batchLinesMax,
@@ -35,18 +36,30 @@ export function originRules({ host, allowHost, corsOrigin }: Config): OriginRule
 }
 
 /** Opens the ledger of keys: in the folder that `--data` names, else in memory. */
-export function openLedger({ data, quota }: Pick<Config, "data" | "quota">): UsageLedger {
+export function openLedger(
+  { data, quota, metricsKeys }: Pick<Config, "data" | "quota" | "metricsKeys">,
+  keys: ApiKeys,
+): UsageLedger {
   const quotas = quota.map((given) => {
     const [, key, tokens] = /^(.+)=(\d+)(?:\/day)?$/.exec(given)!;
-    return { tenant: tenantOfKey(key!), tokensPerDay: Number(tokens) };
+    return { tenant: tenantOf(key!), tokensPerDay: Number(tokens) };
   });
   const path = typeof data === "object" ? join(data.folder, "usage", "index.sqlite") : null;
   try {
     if (path !== null) ownFolder(dirname(path));
-    return new UsageLedger(path, quotas);
+    const totals = metricsKeys === 0 ? null : new KeyTotals(metricsKeys, (tenant) => keys.nameOf(tenant));
+    return new UsageLedger(path, quotas, totals);
   } catch (error) {
     throw new ConfigError(`The use of keys cannot be kept in ${path}: ${(error as Error).message}.`);
   }
+}
+
+/** Throws ConfigError if others can reach the address without a key. */
+export function expectGuarded(config: Config): void {
+  if (isLoopback(config.host) || config.insecure || needsKey(config)) return;
+  throw new ConfigError(
+    `Others can reach ${config.host}: give an --api-key or --api-key-file, or --insecure to let everybody in.`,
+  );
 }
 
 export function openKeys(config: Config): ApiKeys {

@@ -1,9 +1,8 @@
 /** Composition of a server with several models, which are loaded when requests name them. */
 
-import { formatBytes, plannedBytes, reserveOf } from "../gpu/memory.ts";
+import { formatBytes } from "../gpu/memory.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
-import { SessionTable } from "../scheduler/session/session-table.ts";
 import { CacheRecords } from "./api/cache-records.ts";
 import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
@@ -11,15 +10,12 @@ import { refusalOn } from "./api/refusals.ts";
 import type { KeptResponses } from "./api/responses/kept.ts";
 import { routesOf, stateLists } from "./api/routes.ts";
 import { type ModelHost, resolvedName, severalRoutes } from "./api/several.ts";
-import type { ListedModel } from "./api/several-models.ts";
 import { composeModel } from "./compose.ts";
 import { type Config, ConfigError } from "./config.ts";
-import { chooseBackend } from "./engines/backend.ts";
 import type { RunningEngines } from "./engines/start.ts";
 import { RequestRecords } from "./explain/request-records.ts";
 import { Front } from "./front.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
-import { findPredecessor } from "./hand-over/predecessor.ts";
 import { createApp } from "./http/app.ts";
 import { cacheSalts } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
@@ -40,19 +36,14 @@ import { type ModelRow, ModelSet } from "./models/model-set.ts";
 import type { ModelSetting } from "./models/model-settings.ts";
 import {
   endTokensOf,
-  factsFor,
   openTelemetry,
-  openText,
   type Prepared,
-  prepareNative,
-  prepareSimulated,
-  servedModelOf,
   startWatchedEngines,
+  type WatchServices,
 } from "./open-model.ts";
-import { aboutOf } from "./request/served-model.ts";
 import type { EngineEvents, RunningServer, StartEvents } from "./running-server.ts";
-import { jobSettings, openKeys, openLedger, originRules, sessionPolicyOf } from "./server-parts.ts";
-import type { UsageLedger } from "./usage/ledger.ts";
+import { jobSettings, originRules, sessionPolicyOf } from "./server-parts.ts";
+import { JOBS_NAME, type OpenModel, severalOpening } from "./several-opening.ts";
 import { version } from "./version.ts";
 
 /** A loaded model with the services that its server needs of it. */
@@ -65,24 +56,8 @@ interface Host extends ModelHost {
 
 type Parts = Awaited<ReturnType<typeof startWatchedEngines>>;
 
-/** Everything about a model that stays while its engines come and go. */
-interface OpenModel {
-  readonly setting: ModelSetting;
-  readonly prepared: Prepared;
-  readonly bytes: number;
-  readonly text: ReturnType<typeof openText>;
-  /** Made once: making them for each load would delay the streams of other models. */
-  readonly facts: ReturnType<typeof factsFor>;
-  readonly listed: ListedModel;
-  readonly sessions: SessionTable;
-  /** Present engines; null while it is not loaded. */
-  engines: RunningEngines | null;
-  /** null before the first load. */
-  telemetry: Telemetry | null;
-}
-
 /** Services that all models share. */
-interface Shared {
+interface Shared extends WatchServices {
   readonly config: Config;
   readonly lifecycle: Lifecycle;
   readonly compiler: ConstraintCompiler;
@@ -90,13 +65,9 @@ interface Shared {
   readonly streams: KeptStreams;
   readonly cacheRecords: CacheRecords;
   readonly requestRecords: RequestRecords;
-  readonly ledger: UsageLedger;
-  readonly gap: ThreadGap;
   readonly events: EngineEvents;
 }
 
-/** Name of the default folder of jobs. */
-const JOBS_NAME = "several models";
 /** Wait for a model after which a stream begins, to tell of progress. */
 const BEGINS_MS = 1000;
 
@@ -106,35 +77,23 @@ export async function startSeveral(
   settings: readonly ModelSetting[],
   events: StartEvents,
 ): Promise<RunningServer> {
-  const keys = openKeys(config);
-  const predecessor = config.takeOver ? await findPredecessor(config) : null;
-  const memoryBytes = config.memory > 0 ? config.memory : await freeBytes(config);
-  const models: OpenModel[] = [];
-  for (const setting of settings) {
-    const path = (await events.modelPath?.(setting.path, setting.config)) ?? setting.path;
-    models.push(await openModel({ ...setting, path }, memoryBytes, settings.length));
-  }
-  expectFit(models, memoryBytes);
-  events.onModels?.(
-    models.map(({ setting, prepared, bytes, listed }) => ({
-      name: setting.name,
-      family: listed.about.family,
-      contextMax: prepared.contextMax,
-      bytes,
-      isPinned: setting.isPinned,
-    })),
-    memoryBytes,
-  );
+  const lifecycle = new Lifecycle("loading");
+  const opening = severalOpening(config, settings, events, lifecycle);
+  const keys = await opening.keys();
+  const predecessor = await opening.predecessor();
+  const memoryBytes = await opening.memoryBytes();
+  const models = await opening.models();
   const notes = [
     ...models.flatMap(({ setting, prepared, text }) =>
       modelNotes(prepared.folder, text.template).map((note) => `the model ${setting.name}: ${note}`),
     ),
   ];
-  const lifecycle = new Lifecycle("loading");
+  const stores = await opening.stores();
+  const address = await opening.address();
   const front =
-    predecessor === null
-      ? Front.open(config, JOBS_NAME, lifecycle)
-      : await Front.takeOver(config, JOBS_NAME, lifecycle, predecessor);
+    stores === null || address === null
+      ? await Front.takeOver(config, JOBS_NAME, lifecycle, predecessor!)
+      : new Front(stores, address);
   const { responses, store, server } = front;
   if (front.jobsNote !== null) notes.push(front.jobsNote);
   const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
@@ -143,7 +102,8 @@ export async function startSeveral(
   const cacheRecords = new CacheRecords();
   const requestRecords = new RequestRecords();
   const streams = new KeptStreams(defaultHttpLimits);
-  const ledger = openLedger(config);
+  const ledger = await opening.ledger();
+  const traces = await opening.traces();
   const shared = {
     config,
     lifecycle,
@@ -154,6 +114,7 @@ export async function startSeveral(
     requestRecords,
     ledger,
     gap,
+    traces,
     events,
   };
   const set = new ModelSet<Host>(
@@ -191,7 +152,7 @@ export async function startSeveral(
     room: smallestRoom(models),
   };
   const jobs = store === null ? null : runJobs(store, jobSettings(config), entry);
-  const telemetry = openTelemetry(config, "", "server", [], () => null, gap, ledger);
+  const telemetry = openTelemetry(config, "", "server", [], () => null, shared);
   const present = (): Telemetry[] => models.flatMap((model) => model.telemetry ?? []);
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
@@ -223,6 +184,7 @@ export async function startSeveral(
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     keyUse: (tenant) => ledger.rows(tenant, 1),
     latencies: () => present().map(({ latencies }) => latencies),
+    requestRecords,
     lifecycle,
     limits: defaultHttpLimits,
     lists: stateLists({ requestRecords, jobs }, () => set.loaded().map(({ programs }) => programs)),
@@ -277,83 +239,11 @@ export async function startSeveral(
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await front.close();
+      await Promise.all([front.close(), traces?.close()]);
       await close();
       return cut;
     },
   };
-}
-
-/** Memory for all models by default: free memory less the reserve; on GPUs that of the fullest one. */
-async function freeBytes({ device }: Config): Promise<number> {
-  if (device.kind === "simulated") return Number.POSITIVE_INFINITY;
-  const { library, gpus } = await chooseBackend(device);
-  const native = openLibrary(library);
-  const free =
-    gpus === null
-      ? native.machineProbe().memoryFreeBytes
-      : Math.min(...gpus.map((gpu) => native.deviceProbe(gpu).memoryFreeBytes));
-  return free - reserveOf(free);
-}
-
-/**
- * Plans a model and opens its text. By default its KV cache takes what an equal share of the memory leaves for
- * it, or one full context if the share is too small.
- */
-async function openModel(setting: ModelSetting, memoryBytes: number, count: number): Promise<OpenModel> {
-  const { name, path, config } = setting;
-  const { device } = config;
-  try {
-    const backend = device.kind === "simulated" ? null : await chooseBackend(device);
-    const share = { limitBytes: memoryBytes / count, isLean: false };
-    const lean = { limitBytes: Number.POSITIVE_INFINITY, isLean: true };
-    let bytes = 0;
-    const note = (plan: Parameters<StartEvents["onPlan"]>[0]): void => {
-      bytes = plannedBytes(plan.memory);
-    };
-    const prepared =
-      device.kind === "simulated"
-        ? prepareSimulated(config, path, device.engines)
-        : prepareNative(config, path, backend!, note, [share, lean]);
-    if (device.kind === "simulated") bytes = prepared.folder.weightFilesBytes;
-    const text = openText(prepared.folder.dir, config);
-    const own = servedModelOf(config, prepared, text);
-    const { temperature, "top-k": topK, "top-p": topP, "min-p": minP } = setting.sampling;
-    const defaults = own.generationDefaults;
-    const model = {
-      ...own,
-      keepsAlive: true,
-      generationDefaults: {
-        ...defaults,
-        temperature: temperature ?? defaults.temperature,
-        topK: topK ?? defaults.topK,
-        topP: topP ?? defaults.topP,
-        minP: minP ?? defaults.minP,
-        repetitionPenalty: setting.sampling["repetition-penalty"] ?? defaults.repetitionPenalty,
-      },
-    };
-    const about = aboutOf(prepared.folder);
-    const listed = { name, model, template: text.template, about, isOnGpu: (backend?.gpus ?? null) !== null };
-    const facts = factsFor(config, prepared, text);
-    const sessions = new SessionTable();
-    return { setting, prepared, bytes, text, facts, listed, sessions, engines: null, telemetry: null };
-  } catch (error) {
-    throw new ConfigError(`The model ${name} cannot be served: ${(error as Error).message}`);
-  }
-}
-
-/** Throws ConfigError if a model can never be loaded beside the pinned ones. */
-function expectFit(models: readonly OpenModel[], memoryBytes: number): void {
-  const pinned = models.filter(({ setting }) => setting.isPinned);
-  const pinnedBytes = pinned.reduce((sum, { bytes }) => sum + bytes, 0);
-  for (const { setting, bytes } of models) {
-    const besideBytes = setting.isPinned ? pinnedBytes - bytes : pinnedBytes;
-    if (bytes + besideBytes <= memoryBytes) continue;
-    const beside = besideBytes > 0 ? ` beside ${formatBytes(besideBytes)} of pinned models` : "";
-    throw new ConfigError(
-      `The model ${setting.name} takes ${formatBytes(bytes)}${beside}, and --memory is ${formatBytes(memoryBytes)}.`,
-    );
-  }
 }
 
 /** Bytes that a disk gives in a millisecond, for the estimate of a first load. */
@@ -391,22 +281,12 @@ async function loadHost(
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
   const { setting, prepared, text, facts, listed } = model;
-  const {
-    lifecycle: server,
-    compiler,
-    responses,
-    streams,
-    cacheRecords,
-    requestRecords,
-    ledger,
-    gap,
-    events,
-  } = shared;
+  const { lifecycle: server, compiler, responses, streams, cacheRecords, requestRecords, events } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
   const telemetryFor = ({ specs }: RunningEngines): Telemetry =>
-    openTelemetry(config, setting.name, "model", specs, () => model.engines, gap, ledger);
+    openTelemetry(config, setting.name, "model", specs, () => model.engines, shared);
   const watched = await startWatchedEngines(
     config,
     prepared,

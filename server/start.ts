@@ -1,14 +1,11 @@
 /** Composition of the server: configuration → plan → engines → text → HTTP. */
 
-import { expectText } from "../text/model-text.ts";
-import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
-import { demoModelFolder } from "./assets.ts";
+import type { ProgramModel } from "./api/programs/files.ts";
 import { type ComposedServer, composeServer } from "./compose.ts";
 import { type Config, ConfigError } from "./config.ts";
 import type { RunningEngines, TextFacts } from "./engines/start.ts";
 import { Front } from "./front.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
-import { findPredecessor } from "./hand-over/predecessor.ts";
 import { type ApiKeys, cacheSalts } from "./http/auth.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
@@ -20,19 +17,16 @@ import { modelNotes } from "./model-notes.ts";
 import { modelsOf } from "./models/model-settings.ts";
 import {
   endTokensOf,
-  factsFor,
   openTelemetry,
-  openText,
   type Prepared,
-  prepare,
-  servedModelOf,
   startWatchedEngines,
   type TextServices,
   type WatchedEngines,
 } from "./open-model.ts";
+import { type Opening, openingOf } from "./opening.ts";
 import { aboutOf, type ServedModel } from "./request/served-model.ts";
 import type { RunningServer, StartEvents } from "./running-server.ts";
-import { jobSettings, openKeys, openLedger, originRules, sessionPolicyOf } from "./server-parts.ts";
+import { jobSettings, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { startSeveral } from "./several.ts";
 import { version } from "./version.ts";
 
@@ -47,18 +41,18 @@ export async function startServer(
 ): Promise<RunningServer> {
   const models = modelsOf(config, dir);
   if (models.length > 0) return await startSeveral(config, models, events);
-  const keys = openKeys(config);
-  const predecessor = config.takeOver ? await findPredecessor(config) : null;
-  const prepared = await prepare(config, dir ?? (await demoModelFolder()), (plan) => {
-    expectText(plan.folder.dir);
-    events.onPlan(plan);
-  });
   const lifecycle = new Lifecycle("loading");
+  const opening = openingOf(config, dir, events, lifecycle);
+  const keys = await opening.keys();
+  const predecessor = await opening.predecessor();
+  const prepared = await opening.prepared();
+  const ledger = await opening.ledger();
+  const traces = await opening.traces();
+  await opening.recording();
   const lost = Promise.withResolvers<string>();
   const gap = new ThreadGap();
-  const ledger = openLedger(config);
   const telemetryFor = (engines: RunningEngines): Telemetry =>
-    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, gap, ledger);
+    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, { gap, ledger, traces });
   const facts = Promise.withResolvers<TextFacts>();
   const watchedEvents: StartEvents = {
     ...events,
@@ -79,9 +73,8 @@ export async function startServer(
       lost.resolve(reason);
     },
   );
-  const [jobsName] = prepared.names as [string];
-  const openFront = predecessor === null ? () => Front.open(config, jobsName, lifecycle) : () => null;
-  const opened = openWhileLoading(config, prepared, openFront, facts, starting);
+  starting.catch(() => {}); // awaited below
+  const opened = await openWhileLoading(opening, facts);
   const { text, model, programModels } = opened;
   const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
   const watched = await starting.catch(async (error: Error) => {
@@ -90,7 +83,7 @@ export async function startServer(
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
-  const front = opened.front ?? (await Front.takeOver(config, jobsName, lifecycle, predecessor!));
+  const front = opened.front ?? (await Front.takeOver(config, prepared.names[0]!, lifecycle, predecessor!));
   const { responses, store, jobsNote, server } = front;
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const deps = { ...text, ...watched, json, compiler, model, programModels, lifecycle, keys, responses };
@@ -122,7 +115,7 @@ export async function startServer(
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await front.close();
+      await Promise.all([front.close(), traces?.close()]);
       generator.close();
       text.encoder.close();
       compiler.close();
@@ -137,25 +130,20 @@ export async function startServer(
 
 /**
  * Opens everything that needs no engines, the text above all, and settles `facts`. The engines load
- * meanwhile. If it throws, nobody waits for them. The front is null if another process has it as yet.
+ * meanwhile. The front is null if another process has it as yet.
  */
-function openWhileLoading(
-  config: Config,
-  prepared: Prepared,
-  openFront: () => Front | null,
-  facts: PromiseWithResolvers<TextFacts>,
-  starting: Promise<WatchedEngines>,
-) {
+async function openWhileLoading(opening: Opening, facts: PromiseWithResolvers<TextFacts>) {
   try {
-    const text = openText(prepared.folder.dir, config);
-    const model = servedModelOf(config, prepared, text);
-    const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
-    const front = openFront();
-    facts.resolve(factsFor(config, prepared, text));
+    const text = await opening.text();
+    const model = await opening.model();
+    const programModels = await opening.programModels();
+    const stores = await opening.stores();
+    const address = await opening.address();
+    const front = stores === null || address === null ? null : new Front(stores, address);
+    facts.resolve(await opening.facts());
     return { text, model, programModels, front };
   } catch (error) {
     facts.reject(error);
-    starting.catch(() => {});
     throw error;
   }
 }

@@ -74,8 +74,8 @@ ${settingsTable(simulateSettings)}
 
 ## bunting doctor [model]
 
-Takes the settings of \`serve\` and says what this machine would do with them. Its exit code is 0 when \`serve\` with the
-same settings would start.
+Takes the settings of \`serve\` and says what this machine would do with them, why it would not start, and how fast the model
+may be ([reference](doctor.md)). \`--json\` prints that as an object. Its exit code is 0 when \`serve\` with the same settings would start.
 `;
 }
 

@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { basename, join, resolve } from "node:path";
+import { basename, delimiter, join, resolve } from "node:path";
 import { buildNative, nativeBuild } from "./native.mjs";
 import { checkRegisters } from "./ptxas.mjs";
 import { checkInstructions } from "./sass.mjs";
@@ -115,6 +115,40 @@ export function sanitizedEmulatorTests() {
   ];
 }
 
+/** Processors that qemu emulates: the first one has SDOT. */
+const ARM_PROCESSORS = ["max", "cortex-a53"];
+
+/** Tests of the CPU kernels on ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu, qemu-user). */
+export function armTests() {
+  const words =
+    "attention_matches gemm_ grouped_ pack_ quantise rope_append embed norm add_normed gate sample_matches state_ peak_ reading_ dispatch_";
+  const folder = join(root, "build", "arm");
+  return ARM_PROCESSORS.map((processor) => ({
+    name: `native tests, ARM (${processor}) emulated`,
+    run: async () => {
+      const [compiler, emulator] = ["aarch64-linux-gnu-g++", "qemu-aarch64"].map(commandPath);
+      if (compiler === undefined || emulator === undefined) {
+        console.log("Left out: kernels on ARM: aarch64-linux-gnu-g++ or qemu-aarch64 is missing.");
+        return { passed: 0, failed: 0, skipped: 1 };
+      }
+      const options = ["NAME=Linux", "PROCESSOR=aarch64"].map((option) => `-DCMAKE_SYSTEM_${option}`);
+      await buildNative(["bunting_tests"], {
+        folder,
+        options: [...options, `-DCMAKE_CXX_COMPILER=${compiler}`],
+        how: " for ARM",
+      });
+      const command = [emulator, "-cpu", processor, "-L", "/usr/aarch64-linux-gnu"];
+      return await nativeParts([...command, join(folder, "bunting_tests")], words.split(" "));
+    },
+  }));
+}
+
+/** Path of a command; undefined if there is none. */
+function commandPath(name) {
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  return folders.map((folder) => join(folder, name)).find(existsSync);
+}
+
 /** Sanitizer builds with their instruction sets. */
 const SANITIZERS = {
   address: { flags: "address,undefined", levels: "portable;avx2;avx512_bf16" },
@@ -169,13 +203,13 @@ export function instructionCheck() {
  * Program of csrc/tests/test.h with words that select its tests (none: all); each worker runs a part of them.
  */
 function nativeProgram(name, program, folder = nativeBuild, words = []) {
-  return {
-    name,
-    run: async () => {
-      const runPart = (_, part) => runNative(join(folder, program), [`--part=${part}/${workers}`, ...words]);
-      return sum(await Promise.all(Array.from({ length: workers }, runPart)));
-    },
-  };
+  return { name, run: async () => await nativeParts([join(folder, program)], words) };
+}
+
+/** Runs the selected tests of a program, each worker a part of them. */
+async function nativeParts([program, ...args], words) {
+  const runPart = (_, part) => runNative(program, [...args, `--part=${part}/${workers}`, ...words]);
+  return sum(await Promise.all(Array.from({ length: workers }, runPart)));
 }
 
 async function runNative(program, args) {

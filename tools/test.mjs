@@ -1,6 +1,7 @@
 // `npm test`: sets up, builds, and runs every check and test. The last line is the total.
 
 import {
+  armTests,
   cudaDriverTests,
   deviceTests,
   emulatorTests,
@@ -24,6 +25,7 @@ export async function main() {
   const total = await runGroups([
     ...staticChecks(),
     nativeTests(),
+    ...armTests(),
     emulatorTests(),
     cudaDriverTests(),
     registerCheck(),

@@ -1,8 +1,8 @@
 /** Ceilings of the machine, and lower bounds of times by them. */
-import { resolve } from "node:path";
+import { openLibrary } from "../../gpu/native.ts";
 import { hasAttention, type LayerShape, type ModelShape } from "../../model/shape.ts";
+import { ProcessorMeter } from "../../server/machine/measure.ts";
 import type { Format, Streams } from "./engine.ts";
-import { runProgram } from "./runs.ts";
 
 /** Rates of all threads together, per second. */
 export interface Ceilings {
@@ -12,26 +12,30 @@ export interface Ceilings {
   readonly int8: number;
 }
 
-/**
- * Measures with the tools beside `library`: the best of three runs, since other programs can only lower a
- * rate.
- */
-export async function measureCeilings(library: string, threads: number): Promise<Ceilings> {
-  await runProgram(["cmake", "--build", resolve(library, ".."), "--target", "bunting_bench_ceilings"]);
-  const measured: Ceilings[] = [];
-  while (measured.length < 3) measured.push(JSON.parse(await runProgram(measuring(library, threads))));
-  const best = (rate: keyof Ceilings): number => Math.max(...measured.map((ceilings) => ceilings[rate]));
-  return { readBytes: best("readBytes"), f32: best("f32"), bf16: best("bf16"), int8: best("int8") };
+/** Measures on all threads: the best of nine runs, since other programs can only lower a rate. */
+export function measureCeilings(library: string, threads: number): Ceilings {
+  return onMeter(library, threads, (meter) => {
+    const { read, ...rates } = meter.ceilings(500, 9);
+    return { readBytes: read, ...rates };
+  });
 }
 
 /** Measures the current memory bandwidth, which varies; compute rates are steady. */
-export async function measureReadBytes(library: string, threads: number): Promise<number> {
-  const out = await runProgram([...measuring(library, threads), "--read"]);
-  return (JSON.parse(out) as Pick<Ceilings, "readBytes">).readBytes;
+export function measureReadBytes(library: string, threads: number): number {
+  return onMeter(library, threads, (meter) => meter.ceiling("read", 300, 1));
 }
 
-function measuring(library: string, threads: number): string[] {
-  return [resolve(library, "../bunting_bench_ceilings"), String(threads)];
+function onMeter<Result>(
+  library: string,
+  threads: number,
+  measure: (meter: ProcessorMeter) => Result,
+): Result {
+  const meter = new ProcessorMeter(openLibrary(library), "auto", threads);
+  try {
+    return measure(meter);
+  } finally {
+    meter.close();
+  }
 }
 
 /**

@@ -164,7 +164,7 @@ async function sideBySide(
   const { ceilings, library, threads, llamaBench } = bench.settings;
   const configurations =
     llamaBench === null ? [] : work.llama(await llamaOf(bench, llamaBench, model, format));
-  const readBytes = (): Promise<number> => measureReadBytes(library, threads);
+  const readBytes = async (): Promise<number> => measureReadBytes(library, threads);
   const rounds = await measureRounds(work.rounds, readBytes, work.ours, configurations);
   const shares = rounds.map((round) => {
     return work.floorSeconds({ ...ceilings, readBytes: round.readBytes }) * round.ours;

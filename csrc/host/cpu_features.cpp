@@ -22,6 +22,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace bunting {
@@ -264,6 +267,17 @@ int32_t best_isa() {
 bool has_avx_vnni() {
   static bool const has = best_isa() >= BUNTING_ISA_AVX2 && probe_avx_vnni();
   return has;
+}
+
+bool has_dotprod() {
+#if defined(__aarch64__) && defined(__APPLE__)
+  return true;
+#elif defined(__aarch64__)
+  static bool const has = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  return has;
+#else
+  return false;
+#endif
 }
 
 bool has_avx512_vnni() {

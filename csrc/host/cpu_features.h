@@ -12,6 +12,8 @@ int32_t best_isa();
 // True if the processor has VPDPBUSD on AVX2 registers, and on AVX-512 registers.
 bool has_avx_vnni();
 bool has_avx512_vnni();
+// True if an ARM processor has SDOT.
+bool has_dotprod();
 
 // Returns the cores of the affinity mask, or fewer if a control group limits processor time (rounded up); >=
 // 1.

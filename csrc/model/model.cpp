@@ -46,31 +46,32 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
   weight_bytes_ = place(nullptr);
 }
 
-void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) const {
+std::optional<Dtype> matrix_type(int32_t format, Dtype plain) {
   switch (format) {
     case BUNTING_FORMAT_PLAIN:
     case BUNTING_FORMAT_FP8:
-      matrix.dtype = dtype_;
-      return;
+      return plain;
     case BUNTING_FORMAT_INT8:
-      matrix.dtype = Dtype::q8_128;
-      return;
+      return Dtype::q8_128;
     case BUNTING_FORMAT_Q8_0:
-      matrix.dtype = Dtype::q8;
-      return;
+      return Dtype::q8;
     case BUNTING_FORMAT_INT6:
-      matrix.dtype = Dtype::q6;
-      return;
+      return Dtype::q6;
     case BUNTING_FORMAT_INT4:
-      matrix.dtype = Dtype::q4;
-      return;
+      return Dtype::q4;
     default:
-      matrix.dtype = Dtype(format);
-      if (stored_type(format) && is_grouped(matrix.dtype)) return;
-      fail(BUNTING_INVALID,
-           "model shape: the format of %s is %d, which is none of BUNTING_FORMAT_* and no stored type", name,
-           format);
+      if (stored_type(format) && is_grouped(Dtype(format))) return Dtype(format);
+      return std::nullopt;
   }
+}
+
+void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) const {
+  std::optional<Dtype> const type = matrix_type(format, dtype_);
+  if (!type)
+    fail(BUNTING_INVALID,
+         "model shape: the format of %s is %d, which is none of BUNTING_FORMAT_* and no stored type", name,
+         format);
+  matrix.dtype = *type;
 }
 
 bool Model::has_experts() const {

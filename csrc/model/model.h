@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,10 @@ struct LayerInputWeights {
   PackedMatrix projection;  // [layers P, H], plain
   float* norm = nullptr;    // [P]
 };
+
+// Returns the type of a matrix in a format of engine.h; nothing if there is no such format. `plain`: the type
+// of plain matrices.
+std::optional<Dtype> matrix_type(int32_t format, Dtype plain);
 
 class Model {
  public:

@@ -42,7 +42,7 @@ TEST(dispatch_has_a_table_for_every_usable_level) {
   for (Kernels const* kernels : dense_levels()) {
     CHECK(kernels->pack && kernels->gemm && kernels->quantise && kernels->embed && kernels->norm &&
               kernels->add_normed && kernels->scale_and_cap && kernels->rope_append && kernels->gate &&
-              kernels->attention && kernels->sample,
+              kernels->attention && kernels->sample && kernels->peak && kernels->read,
           "%s lacks a kernel", kernels->name);
   }
 }

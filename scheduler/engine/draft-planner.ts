@@ -1,6 +1,8 @@
 import type { TokenId } from "../../base/token.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
+import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
+import type { DraftTimes } from "../draft/draft-times.ts";
 import { headSource } from "../draft/head.ts";
 import { EngineDrafts, type OfferedDraft, type SequenceDrafts } from "../draft/sequence-drafts.ts";
 import { openSuffixSource } from "../draft/suffix.ts";
@@ -38,35 +40,48 @@ export class DraftPlanner {
   readonly #spec: DeviceSpec;
   readonly #kvCache: KvCacheManager;
   readonly #drafts: EngineDrafts | null;
+  readonly #costs: CostModel;
+  readonly #times: DraftTimes;
   #turn = 0;
   /** Sequences whose drafter has failed. */
   readonly #failed = new WeakSet<Sequence>();
-  /** True if rows of drafts could have paid in the last step. */
-  #couldPay = false;
+  /** Share of a step that a drafted token takes, with its row; null: rows could not have paid in the last step. */
+  #share: number | null = null;
 
   /** `drafts`: those of the engine; null: it has none. */
-  constructor(spec: DeviceSpec, drafts: EngineDrafts | null, kvCache: KvCacheManager) {
+  constructor(
+    spec: DeviceSpec,
+    drafts: EngineDrafts | null,
+    kvCache: KvCacheManager,
+    costs: CostModel,
+    times: DraftTimes,
+  ) {
     this.#spec = spec;
     this.#kvCache = kvCache;
     this.#drafts = drafts;
+    this.#costs = costs;
+    this.#times = times;
   }
 
   /**
-   * Number of tokens that the model's head is to draft behind a chunk's last draw, for the next step. None where
-   * drafts could not have paid in this step.
+   * Number of tokens that the device is to draft behind a chunk's last draw, for the next step, within `leftMs`.
+   * None where drafts could not have paid in this step.
    */
-  wantedOf(sequence: Sequence): number {
+  wantedOf(sequence: Sequence, leftMs: number): number {
     const { draftsMax = 0 } = this.#spec;
-    if (!this.#couldPay || draftsMax === 0 || !drawsOnce(sequence)) return 0;
+    const share = this.#share;
+    if (share === null || draftsMax === 0 || !drawsOnce(sequence)) return 0;
+    const { passMs } = this.#times;
+    const inTime = passMs === 0 ? draftsMax : Math.floor(Math.max(0, leftMs) / passMs);
     // The next step draws a token anyway.
-    const most = Math.min(draftsMax, this.#mostOf(sequence, sequence.length + 1));
-    return most <= 0 ? 0 : this.#asking(sequence, (drafts) => drafts.wanted(most), 0);
+    const most = Math.min(draftsMax, inTime, this.#mostOf(sequence, sequence.length + 1));
+    return most <= 0 ? 0 : this.#asking(sequence, (drafts) => drafts.wanted(most, share), 0);
   }
 
   /** Adds drafts to a step whose other chunks are complete. */
   add(step: StepBuilder): void {
     const { chunks, budget } = step;
-    this.#couldPay = false;
+    this.#share = null;
     if (this.#drafts === null || chunks.length === 0) return;
     // Rows of prompts share the device's room for rows.
     if (chunks.some(({ sequence }) => !drawsOnce(sequence))) return;
@@ -74,7 +89,7 @@ export class DraftPlanner {
     const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
     const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
-    this.#couldPay = true;
+    this.#share = this.#times.share + this.#rowShare(chunks);
     const goesBack = this.#spec.states !== undefined;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
@@ -90,6 +105,15 @@ export class DraftPlanner {
       if (this.#kvCache.readyDraft(sequence)) step.draft(index, tokens.slice(0, room), isPredicted);
       else this.#kvCache.dropDrafts(sequence);
     }
+  }
+
+  /** Time of one more row for each decode of a step, as a share of its own. */
+  #rowShare(chunks: readonly PlannedChunk[]): number {
+    const decodes = chunks.filter(({ sequence }) => sequence.isDecoding);
+    const decodeContext = decodes.reduce((sum, { sequence }) => sum + sequence.computed, 0);
+    const alone = { prompts: [], decodes: Math.max(1, decodes.length), decodeContext };
+    const checked = { ...alone, decodes: 2 * alone.decodes, draftPairs: decodeContext };
+    return this.#costs.stepMs(checked) / this.#costs.stepMs(alone) - 1;
   }
 
   /** Indices of the chunks whose drafters are asked. */

@@ -63,6 +63,7 @@ export async function embedTokens(
   tokens: readonly (readonly TokenId[])[],
 ): Promise<Embedded> {
   const { pooling, size, layers = [] } = embeddingOf(services);
+  exchange.entry?.trace?.asks({ operation: "embeddings" });
   const { states, cachedTokens } = await pool(exchange, services, {
     inputs: tokens.filter(({ length }) => length > 0),
     pooling,

@@ -9,7 +9,7 @@ import { type Targets, targetsOf } from "./targets.ts";
 
 /** Makes the exchange of a call whose body has been read. */
 export function exchangeOf(
-  { request, requestId, reply, arrivedMs, loadMs, tenant }: Call,
+  { request, requestId, reply, arrivedMs, loadMs, tenant, trace }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
   const { signal } = reply;
@@ -19,6 +19,7 @@ export function exchangeOf(
     readMs: performance.now(),
     wantsWhy: request.headers.get(WHY_HEADER) === "1",
     whenSent: (tell: () => void) => reply.whenSent(tell),
+    trace,
   };
   const about = { requestId, signal, reply, entry, arrivedMs, loadMs, tenant, sessionName };
   return { ...about, services: deps, limits: deps.limits };

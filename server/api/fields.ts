@@ -7,6 +7,34 @@ export interface NumberRange {
   readonly max: number;
 }
 
+/** Values that a reader accepts, as keywords of a JSON Schema. Null is always accepted, as a missing value. */
+export interface FieldKind {
+  readonly type?: string | readonly string[];
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly maxItems?: number;
+  readonly maxProperties?: number;
+  readonly enum?: readonly unknown[];
+  /** True for an object whose keys are the client's. */
+  readonly isMap?: boolean;
+}
+
+/** Hears of each reading: the path of the object, the field, and the values that its reader accepts. */
+export type ReadingListener = (path: string, name: string, kind: FieldKind) => void;
+
+let listener: ReadingListener | null = null;
+
+/** Runs readers, and tells of what they read. The description of the API is made so (server/api/openapi/). */
+export function withReadings<Result>(tell: ReadingListener, run: () => Result): Result {
+  const before = listener;
+  listener = tell;
+  try {
+    return run();
+  } finally {
+    listener = before;
+  }
+}
+
 /**
  * Reads a JSON object of unknown content, field by field. A missing or null field is `undefined`. A value of
  * the wrong type or out of range throws 400 with its path, the allowed values and the given one. `unread`
@@ -33,8 +61,15 @@ export class Fields {
     return this.#path === "" ? name : `${this.#path}.${name}`;
   }
 
-  /** The raw value of the field; `undefined` when missing or null. */
-  raw(name: string): unknown {
+  /** The raw value of the field; `undefined` when missing or null. `kind`: the values that the caller accepts. */
+  raw(name: string, kind: FieldKind = {}): unknown {
+    this.#read.push(name);
+    listener?.(this.#path, name, kind);
+    return this.peek(name);
+  }
+
+  /** The raw value of the field, marked as read; another reader tells what it accepts. */
+  taken(name: string): unknown {
     this.#read.push(name);
     return this.peek(name);
   }
@@ -71,13 +106,13 @@ export class Fields {
   }
 
   boolean(name: string): boolean | undefined {
-    const value = this.raw(name);
+    const value = this.raw(name, { type: "boolean" });
     if (value === undefined || typeof value === "boolean") return value;
     throw this.#refusal(name, "true or false", value);
   }
 
   string(name: string): string | undefined {
-    const value = this.raw(name);
+    const value = this.raw(name, { type: "string" });
     if (value === undefined || typeof value === "string") return value;
     throw this.#refusal(name, "a string", value);
   }
@@ -90,18 +125,18 @@ export class Fields {
   }
 
   number(name: string, range: NumberRange): number | undefined {
-    const value = this.raw(name);
+    const value = this.raw(name, { type: "number", minimum: range.min, maximum: range.max });
     return value === undefined ? undefined : numberIn(value, range, "a number", this.pathOf(name));
   }
 
   integer(name: string, range: NumberRange): number | undefined {
-    const value = this.raw(name);
+    const value = this.raw(name, { type: "integer", minimum: range.min, maximum: range.max });
     return value === undefined ? undefined : integerIn(value, range, this.pathOf(name));
   }
 
   /** A list of at most `countMax` items. Throws 400. */
   list(name: string, countMax: number): readonly unknown[] | undefined {
-    const value = this.raw(name);
+    const value = this.raw(name, { type: "array", maxItems: countMax });
     if (value === undefined) return undefined;
     if (!Array.isArray(value)) throw this.#refusal(name, "an array", value);
     if (value.length > countMax) {
@@ -114,19 +149,19 @@ export class Fields {
   }
 
   integers(name: string, countMax: number, range: NumberRange): number[] | undefined {
-    return this.list(name, countMax)?.map((item, index) =>
-      integerIn(item, range, `${this.pathOf(name)}[${index}]`),
-    );
+    const items = this.list(name, countMax);
+    listener?.(`${this.pathOf(name)}[0]`, "", { type: "integer", minimum: range.min, maximum: range.max });
+    return items?.map((item, index) => integerIn(item, range, `${this.pathOf(name)}[${index}]`));
   }
 
   object(name: string): Fields | undefined {
-    const value = this.raw(name);
+    const value = this.raw(name, { type: "object" });
     return value === undefined ? undefined : fieldsOf(value, this.pathOf(name));
   }
 
   /** Entries of an object used as a map, at most `countMax`. Throws 400. */
   entries(name: string, countMax: number): [string, unknown][] | undefined {
-    const value = this.raw(name);
+    const value = this.raw(name, { type: "object", isMap: true, maxProperties: countMax });
     if (value === undefined) return undefined;
     if (typeof value !== "object" || Array.isArray(value)) throw this.#refusal(name, "an object", value);
     const entries = Object.entries(value as object);

@@ -5,6 +5,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { requestFields as fields } from "../../tests/support/request-fields.ts";
 import { noDefaults } from "../../tests/support/served-model.ts";
 import { ControlTexts } from "../../text/control-text.ts";
 import { ChatTemplate } from "../../text/template.ts";
@@ -112,103 +113,6 @@ const routes: Readonly<Record<string, Route>> = {
     parse: (body) => parseOllamaEmbed(body, scored, noTargets),
   },
   "/embedding": { body: { content: "Hi" }, parse: (body) => parseLlamaEmbedding(body, scored, noTargets) },
-};
-
-/** Values by field that ask for something other than the default. */
-const fields: Readonly<Record<string, readonly unknown[]>> = {
-  ...{ temperature: [0, 0.5, 2], top_p: [0, 0.5], top_k: [1, 40], min_p: [0.5], seed: [7] },
-  ...{ repetition_penalty: [1.1], repeat_penalty: [1.3], presence_penalty: [1], frequency_penalty: [-1] },
-  ...{ logit_bias: [{ "5": 1 }], allowed_token_ids: [[1, 2]], bad_words: [["bad"]] },
-  ...{
-    max_tokens: [5],
-    max_completion_tokens: [6],
-    max_output_tokens: [7],
-    n_predict: [8],
-    num_predict: [4],
-  },
-  ...{
-    min_tokens: [1],
-    stop: ["x", ["y"]],
-    stop_sequences: [["z"]],
-    stop_token_ids: [[5]],
-    ignore_eos: [true],
-  },
-  ...{ include_stop_str_in_output: [true], skip_special_tokens: [false], cache_salt: ["salt"] },
-  ...{
-    n: [2],
-    best_of: [2],
-    echo: [true],
-    suffix: ["after"],
-    logprobs: [true, 1],
-    top_logprobs: [2],
-    n_probs: [2],
-  },
-  ...{ prompt_logprobs: [1], return_tokens: [true], return_token_ids: [true], timings_per_token: [true] },
-  ...{
-    response_format: [{ type: "json_object" }],
-    guided_json: [{}],
-    guided_regex: ["a"],
-    guided_choice: [["a"]],
-  },
-  ...{
-    grammar: ['root ::= "a"'],
-    json_schema: [{}],
-    regex: ["a"],
-    format: ["json"],
-    structured_outputs: [{ regex: "a" }],
-  },
-  ...{
-    enable_thinking: [false, true],
-    thinking: [false, { type: "disabled" }],
-  },
-  ...{
-    think: [false, "low"],
-    reasoning: [{ effort: "low" }, { enabled: false }, { max_tokens: 5 }, { summary: "auto" }],
-  },
-  ...{
-    reasoning_effort: ["none", "low", "high"],
-    include_reasoning: [false],
-    output_config: [{ effort: "low" }],
-  },
-  ...{ thinking_token_budget: [3], thinking_budget_tokens: [4], thinking_budget: [5], reasoning_budget: [0] },
-  ...{ chat_template_kwargs: [{ enable_thinking: false }, { reasoning_effort: "low" }, { unheard_of: 1 }] },
-  ...{ add_generation_prompt: [false], system: ["Be brief."], instructions: ["Be brief."], priority: [3] },
-  ...{
-    mirostat: [1],
-    typical_p: [0.5],
-    tfs_z: [0.5],
-    dynatemp_range: [1],
-    xtc_probability: [0.5],
-    top_a: [0.1],
-  },
-  ...{ dry_multiplier: [0.8], dry_base: [1.75], xtc_threshold: [0.1], mirostat_tau: [5], top_n_sigma: [1] },
-  ...{
-    repeat_last_n: [32],
-    samplers: [["top_k"], ["temperature", "top_p", "top_k"]],
-    min_keep: [2],
-    penalize_nl: [true],
-  },
-  ...{ num_ctx: [512], num_gpu: [1], num_keep: [4], keep_alive: ["5m"], cache_prompt: [true], id_slot: [0] },
-  ...{
-    user: ["me"],
-    metadata: [{ a: "b" }],
-    store: [true],
-    verbosity: ["low"],
-    unheard_of: [1],
-    service_tier: ["flex", "priority"],
-  },
-  ...{
-    dimensions: [4],
-    encoding_format: ["base64"],
-    top_n: [1],
-    return_documents: [false],
-    truncate: [true],
-    use_beam_search: [true],
-    length_penalty: [2],
-    t_max_predict_ms: [5],
-    n_cmpl: [2],
-    lora: [[{ id: 0, scale: 1 }]],
-  },
 };
 
 /**

@@ -7,7 +7,7 @@ const VALUE_CHARACTERS_MAX = 512;
 
 /** Null if the client sent none. Throws 400. */
 export function metadataOf(fields: Fields): Readonly<Record<string, string>> | null {
-  const given = fields.raw("metadata");
+  const given = fields.raw("metadata", { type: "object", isMap: true, maxProperties: PAIRS_MAX });
   if (given === undefined) return null;
   const isRecord = typeof given === "object" && given !== null && !Array.isArray(given);
   const entries = isRecord ? Object.entries(given) : [];

@@ -17,6 +17,7 @@ import { whenAborted } from "../http/route.ts";
 import { ResponseStream, type StreamLimits, sseFraming } from "../http/stream.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { ReadyChat } from "../request/prompt.ts";
+import type { RequestTrace } from "../trace/traces.ts";
 import { boundedOptions } from "./answer-bounds.ts";
 import type { LookedUp } from "./cache-records.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
@@ -62,6 +63,7 @@ export interface RequestEntry {
   readonly wantsWhy: boolean;
   /** Calls `tell` once the answer is written. */
   whenSent(tell: () => void): void;
+  readonly trace?: RequestTrace | undefined;
 }
 
 /** Context of a request whose answer is not streamed, of HTTP or of a batch. */
@@ -260,6 +262,7 @@ export function openRecord(
   const times = { arrivedMs, readMs, loadMs, startedMs: performance.now() };
   const record = services.recordRequest({ id: requestId, tenant, route, choices, ...times });
   entry.whenSent(() => record.sent());
+  entry.trace?.follow(record);
   return record;
 }
 
@@ -267,7 +270,7 @@ export function openRecord(
 function generate(
   exchange: WholeExchange,
   request: GenerationRequest,
-  { prompts, outline }: Pick<PreparedRequest, "prompts" | "outline">,
+  { prompts, outline, isStream }: Pick<PreparedRequest, "prompts" | "outline" | "isStream">,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,
   onProgress: (tokens: number) => void = () => {},
@@ -278,6 +281,13 @@ function generate(
 } {
   const { services, arrivedMs, loadMs, requestId, tenant } = exchange;
   const { generator, lifecycle, telemetry, recordCache } = services;
+  const trace = exchange.entry?.trace;
+  trace?.asks({
+    operation: outline === undefined ? "text_completion" : "chat",
+    isStream,
+    tokensMax: request.tokensMax,
+    sampling: request.sampling,
+  });
   const record = openRecord(exchange, prompts.length * request.choices);
   const measures = new AnswerMeasures(telemetry, request, arrivedMs, loadMs);
   let cut: ApiError | null = null;
@@ -299,6 +309,7 @@ function generate(
       recordCache?.({ tenant, requestId, prompts, outcomes, ...(outline === undefined ? {} : { outline }) });
     }
     if (event.kind === "started") record?.started();
+    if (event.kind === "finish") trace?.finished(event.choice, event.reason);
     if (event.kind === "done" || event.kind === "failed") {
       untrack();
       telemetry.log?.answered(requestId, event, generation, measures.times);
@@ -306,6 +317,7 @@ function generate(
     if (event.kind === "failed") {
       const error = cut ?? errorOf(event.failure, lifecycle);
       const isCancelled = event.failure.kind === "aborted" && event.failure.by === "reader";
+      trace?.failed(error);
       record?.ended(isCancelled ? "cancelled" : "failed", error.message);
       onFailed(error);
       return;

@@ -39,7 +39,11 @@ export interface RerankRequest extends ScoreRequest {
 }
 
 /** POST /v1/rerank: a query and documents. */
-export function parseRerank(body: Body, { model }: EmbedServices, targets: Targets): RerankRequest {
+export function parseRerank(
+  body: Body,
+  { model }: Pick<EmbedServices, "model">,
+  targets: Targets,
+): RerankRequest {
   const fields = new Fields(body);
   const query = fields.requiredString("query");
   const documents = textsOf(fields, "documents");
@@ -55,7 +59,11 @@ export function parseRerank(body: Body, { model }: EmbedServices, targets: Targe
 }
 
 /** POST /v1/score: one text and one or several others, or two lists of equal length. */
-export function parseScore(body: Body, { model }: EmbedServices, targets: Targets): ScoreRequest {
+export function parseScore(
+  body: Body,
+  { model }: Pick<EmbedServices, "model">,
+  targets: Targets,
+): ScoreRequest {
   const fields = new Fields(body);
   const first = textsOf(fields, "text_1");
   const second = textsOf(fields, "text_2");
@@ -77,7 +85,7 @@ export function parseScore(body: Body, { model }: EmbedServices, targets: Target
 
 /** A text, or a list of texts or of objects with a field `text`. */
 function textsOf(fields: Fields, name: string): string[] {
-  const given = fields.raw(name);
+  const given = fields.raw(name, { type: ["string", "array"] });
   if (typeof given === "string") return [given];
   const list = fields.list(name, requestLimits.embeddingInputsMax);
   if (list === undefined || list.length === 0) throw refusal(name, "a string or an array of strings", given);
@@ -124,6 +132,7 @@ function idOf(kind: string): string {
 
 async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, service }: ScoreRequest) {
   const { weights, bias = 0, pooling = "last", layers = [] } = headOf(services);
+  exchange.entry?.trace?.asks({ operation: "score" });
   const isWhole = services.model.isEncoder ?? false;
   const texts: TokenPair[] = [];
   for (const pair of pairs) {

@@ -13,6 +13,7 @@ import type { Programs } from "../program/programs.ts";
 import type { KeyUse } from "../usage/use.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
+import { described } from "./openapi/document.ts";
 import { listPrograms } from "./programs/list.ts";
 import { errorEvent, refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
@@ -150,10 +151,11 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
     ...streamRoutes(deps.streams),
     new WhatIf(null).route(), // several models are not recorded
   ];
-  return withResumableStreams(
+  const routes = withResumableStreams(
     table.flatMap((row) => [row, ...aliasesOf(row)]),
     deps.streams,
   );
+  return described(routes);
 }
 
 const SESSION = "/v1/sessions/{id}/…";

@@ -172,24 +172,24 @@ function wishesOf(
     if (value !== undefined && value !== null) wishes.push({ path, kind, value });
   };
   const within = (name: string, read: (inner: Fields) => void): void => {
-    const inner = fieldsOf(fields.raw(name), name);
+    const inner = fieldsOf(fields.taken(name), name);
     read(inner);
     rest.push(...inner.unread().map((one) => inner.pathOf(one)));
   };
   wish("enable_thinking", "isWanted", fields.boolean("enable_thinking"));
-  const thinking = fields.raw("thinking");
+  const thinking = fields.raw("thinking", { type: ["boolean", "object"] });
   if (typeof thinking === "boolean") wish("thinking", "isWanted", thinking);
   else if (thinking !== undefined)
     within("thinking", (inner) => {
       wish("thinking", "isWanted", isWantedBy(inner));
       wish("thinking.budget_tokens", "tokensMax", inner.integer("budget_tokens", tokenRange));
     });
-  const think = fields.raw("think");
+  const think = fields.raw("think", { type: "boolean" });
   if (typeof think === "boolean") wish("think", "isWanted", think);
   wish("reasoning_effort", "effort", effortOf(fields, "reasoning_effort"));
   if (typeof think !== "boolean") wish("think", "effort", effortOf(fields, "think"));
   let isHidden = mayHide && fields.boolean("include_reasoning") === false;
-  if (fields.has("reasoning"))
+  if (fields.raw("reasoning", { type: "object" }) !== undefined)
     within("reasoning", (inner) => {
       wish("reasoning.enabled", "isWanted", inner.boolean("enabled"));
       wish("reasoning.effort", "effort", effortOf(inner, "effort"));
@@ -206,7 +206,7 @@ const tokenRange = { min: 0, max: Number.MAX_SAFE_INTEGER };
 
 /** Reads `type` as in Anthropic's API and others. Throws 400. */
 function isWantedBy(thinking: Fields): boolean {
-  const type = thinking.raw("type");
+  const type = thinking.raw("type", { enum: ["enabled", "adaptive", "disabled"] });
   if (type !== "enabled" && type !== "adaptive" && type !== "disabled")
     throw refusal(thinking.pathOf("type"), "enabled, adaptive or disabled", type);
   return type !== "disabled";
@@ -214,7 +214,7 @@ function isWantedBy(thinking: Fields): boolean {
 
 /** Effort that a field names; null for none. Throws 400 for an unknown one. */
 function effortOf(fields: Fields, name: string): Effort | null {
-  const given = fields.raw(name);
+  const given = fields.raw(name, { enum: [...efforts, ""] });
   if (given === undefined || given === "") return null;
   const effort = efforts.find((known) => known === given);
   if (effort === undefined) throw refusal(fields.pathOf(name), efforts.join(", "), given);
@@ -223,6 +223,6 @@ function effortOf(fields: Fields, name: string): Effort | null {
 
 /** Token limit that a field sets. -1 means no limit, except in vLLM's `thinking_token_budget`. Throws 400. */
 function budgetOf(fields: Fields, name: string): number | undefined {
-  const isUnlimited = name !== "thinking_token_budget" && fields.raw(name) === -1;
+  const isUnlimited = name !== "thinking_token_budget" && fields.raw(name, { enum: [-1] }) === -1;
   return isUnlimited ? undefined : fields.integer(name, tokenRange);
 }

@@ -29,15 +29,11 @@ export class WhatIf {
   }
 
   async #answer(call: Call): Promise<object> {
-    const fields = new Fields(await call.readWork());
-    const engines = fields.integer("engines", { min: 1, max: ENGINES_MAX });
-    const tbtMs = fields.integer("tbt_ms", { min: 0, max: TARGET_MS_MAX });
-    fields.expectAllRead();
+    const { engines, tbtMs } = readChanges(await call.readWork());
     const changes = [
       ...(engines === undefined ? [] : [`engines=${engines}`]),
       ...(tbtMs === undefined ? [] : [`tbt-ms=${tbtMs}`]),
     ];
-    if (changes.length === 0) throw badRequest("engines or tbt_ms must say what is changed", "engines");
     const path = this.#expectRecording();
     if (this.#isBusy)
       throw unavailable("server_overloaded", "another simulation runs; one runs at a time", 5);
@@ -72,6 +68,20 @@ export class WhatIf {
       `the recording has ${size} bytes, but ${BYTES_MAX} are simulated here at most: bunting simulate --replay does it`,
     );
   }
+}
+
+/** Reads the changes that a question is about, one at least. Throws 400. */
+export function readChanges(body: Readonly<Record<string, unknown>>): {
+  readonly engines: number | undefined;
+  readonly tbtMs: number | undefined;
+} {
+  const fields = new Fields(body);
+  const engines = fields.integer("engines", { min: 1, max: ENGINES_MAX });
+  const tbtMs = fields.integer("tbt_ms", { min: 0, max: TARGET_MS_MAX });
+  fields.expectAllRead();
+  if (engines === undefined && tbtMs === undefined)
+    throw badRequest("engines or tbt_ms must say what is changed", "engines");
+  return { engines, tbtMs };
 }
 
 /** Asks a thread of its own, which ends with its client or with the time. */

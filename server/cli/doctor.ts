@@ -1,27 +1,33 @@
 /**
- * `bunting doctor`: reports the machine's hardware, the part that the server would use, and why it would not
- * use the rest.
+ * `bunting doctor`: reports the machine's hardware, the part that the server would use, why it would not use
+ * the rest, and how fast it may be.
  */
 
 import { formatBytes } from "../../gpu/memory.ts";
+import type { Gpu, Isa } from "../../gpu/native.ts";
 import {
-  type Gpu,
-  type Isa,
-  isaNames,
-  type Machine,
-  NativeError,
-  type NativeLibrary,
-  openLibrary,
-} from "../../gpu/native.ts";
-import { demoModelFolder } from "../assets.ts";
-import type { Config } from "../config.ts";
-import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
-import { planProblem, planServing, type ServingPlan } from "../engines/plan.ts";
-import { listenProblem } from "../http/listen.ts";
-import { modelFolder } from "../jobs/data-folder.ts";
-import { version } from "../version.ts";
-import { localModelPath } from "./model-argument.ts";
-import { describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
+  type Config,
+  type ConfigError,
+  flag,
+  serverHeadings,
+  serverSettings,
+  type Values,
+} from "../config.ts";
+import { rateText } from "./bench-machine.ts";
+import { type DoctorReport, examine, type IsaState, refusedReport } from "./doctor-report.ts";
+import type { OptionList } from "./options.ts";
+import { table } from "./table.ts";
+
+/** The settings of `serve`, and the form of the report. */
+export const doctorSettings = Object.freeze({
+  ...serverSettings,
+  json: flag({ sentence: "Print the report as JSON." }),
+});
+
+export const doctorOptions: OptionList<typeof doctorSettings> = {
+  settings: doctorSettings,
+  headings: { ...serverHeadings, json: "Report:" },
+};
 
 const ISA_NAMES: Readonly<Record<Isa, string>> = {
   portable: "portable C++",
@@ -31,113 +37,124 @@ const ISA_NAMES: Readonly<Record<Isa, string>> = {
   amx_bf16: "AMX BF16",
 };
 
+const ISA_STATES: Readonly<Record<IsaState, string>> = {
+  used: "used",
+  available: "available, a better one is used",
+  absent: "not used, this processor or kernel lacks it",
+  notBuilt: "not used, the compiler that built the library lacked it",
+};
+
 /** Prints the report; resolves to exit code 0 if `serve` would start with the same settings. */
-export async function doctor(config: Config, dir: string | null): Promise<number> {
-  const problems: string[] = [];
-  console.log(`bunting ${version}, Bun ${Bun.version}, ${process.platform} ${process.arch}\n`);
+export async function doctor(
+  { json, ...config }: Values<typeof doctorSettings>,
+  model: string | null,
+): Promise<number> {
+  const report = await examine(config as Config, model);
+  console.log(json ? JSON.stringify(report, null, 2) : reportText(report));
+  return report.wouldStart ? 0 : 1;
+}
 
-  try {
-    // Simulated engines load nothing, but the CPU report is still useful.
-    const { device } = config;
-    const backend = await chooseBackend(device.kind === "simulated" ? { kind: "cpu", engines: 1 } : device);
-    const library = openLibrary(backend.library);
-    console.log(`native library  ${library.path}`);
-    console.log(describeMachine(library.machineProbe(), backend));
-    console.log(`${await describeCuda(backend)}\n`);
-    const plan = planServing(
-      config,
-      backend,
-      library,
-      dir === null ? await demoModelFolder() : localModelPath(dir),
-    );
-    for (const gpu of plan.gpus) console.log(describeGpu(gpu));
-    if (plan.gpus.length > 0) console.log(`${describeGemm(plan, library)}\n`);
-    const { folder } = plan;
-    const { shape, family } = folder.config;
-    console.log(
-      `model           ${plan.names.join(", ")}: ${family}, ${shape.layers.length} layers, hidden ${shape.hidden}, vocabulary ${shape.vocab}, ${formatBytes(folder.weightFilesBytes)} of weight files`,
-    );
-    console.log(
-      `computes in     ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${plan.contextMax} tokens\n`,
-    );
-    console.log(`${memoryTable(plan.memory)}\n`);
-    console.log(`jobs            ${describeJobs(config, plan.names[0]!)}\n`);
-    console.log(`pages on disk   ${plan.disk.note ?? "none"}\n`);
-    const problem = planProblem(plan.memory);
-    if (problem !== null) problems.push(problem);
-  } catch (error) {
-    problems.push(error instanceof Error ? error.message : String(error));
-  }
+/** Prints the report on settings that cannot be read as JSON; resolves to the exit code. */
+export async function doctorRefused({ message }: ConfigError): Promise<number> {
+  console.log(JSON.stringify(await refusedReport(message), null, 2));
+  return 1;
+}
 
-  const address = `${config.host}:${config.port}`;
-  const portTaken = await listenProblem(config);
-  console.log(`address         ${address} ${portTaken === null ? "is free" : "cannot be used"}`);
-  for (const problem of [portTaken, exposureProblem(config)]) if (problem !== null) problems.push(problem);
+function reportText(report: DoctorReport): string {
+  const { device, processor, gpus, gemm, model, models, speed, jobsFolder, address, refusals } = report;
+  const parts = [
+    [`bunting ${report.version}, Bun ${report.bun}, ${report.platform} ${report.arch}`],
+    [
+      ...(device === null
+        ? []
+        : [
+            line("native library", device.library),
+            line("device", `${device.kind}, because ${device.reason}`),
+          ]),
+      ...(processor === null ? [] : processorLines(processor)),
+      line("cuda", report.cuda),
+    ],
+    gpus.flatMap(gpuLines),
+    gemm.length === 0 ? [] : lines("gemm", gemm),
+    model === null ? [] : modelLines(model),
+    model === null ? [] : [rowsTable(model.memory)],
+    models.map(({ name, family, contextMax, bytes }) =>
+      line("model", `${name}: ${family}, sequences of up to ${contextMax} tokens, ${formatBytes(bytes)}`),
+    ),
+    speed === null ? [] : speedLines(speed),
+    model === null && models.length === 0
+      ? []
+      : [line("jobs", jobsFolder === null ? "are not kept" : `are kept in ${jobsFolder}`)],
+    model === null ? [] : [line("pages on disk", model.kvDisk ?? "none")],
+    [line("address", `${address.host}:${address.port} ${address.isFree ? "is free" : "cannot be used"}`)],
+    report.wouldStart
+      ? ["`bunting serve` would start."]
+      : ["`bunting serve` would not start:", ...refusals.map((refusal) => `- ${refusal}`)],
+  ];
+  return parts
+    .filter((part) => part.length > 0)
+    .map((part) => part.join("\n"))
+    .join("\n\n");
+}
 
-  console.log(
-    problems.length === 0 ? "\n`bunting serve` would start." : "\n`bunting serve` would not start:",
+function line(label: string, text: string): string {
+  return label.padEnd(16) + text;
+}
+
+/** Lines of which the first has the label. */
+function lines(label: string, texts: readonly string[]): string[] {
+  return texts.map((text, index) => line(index === 0 ? label : "", text));
+}
+
+function processorLines(processor: NonNullable<DoctorReport["processor"]>): string[] {
+  const { name, cores, memoryBytes, memoryFreeBytes, instructionSets } = processor;
+  return [
+    line("processor", `${name}, ${cores} cores for this process`),
+    ...lines(
+      "instructions",
+      instructionSets.map((isa) => `${ISA_NAMES[isa.name]}: ${ISA_STATES[isa.state]}`),
+    ),
+    line("memory", `${formatBytes(memoryBytes)}, of which ${formatBytes(memoryFreeBytes)} free`),
+  ];
+}
+
+function gpuLines({ name, note, capability, multiprocessors, memoryBytes, memoryFreeBytes }: Gpu): string[] {
+  return lines("gpu", [
+    `${name}: sm_${capability}, ${multiprocessors} multiprocessors, ${formatBytes(memoryBytes)}, of which ${formatBytes(memoryFreeBytes)} free`,
+    note,
+  ]);
+}
+
+function modelLines(model: NonNullable<DoctorReport["model"]>): string[] {
+  const { names, family, layers, hidden, vocab, weightFilesBytes } = model;
+  return [
+    line(
+      "model",
+      `${names.join(", ")}: ${family}, ${layers} layers, hidden ${hidden}, vocabulary ${vocab}, ${formatBytes(weightFilesBytes)} of weight files`,
+    ),
+    line(
+      "computes in",
+      `${model.numbers}, ${model.engines}, sequences of up to ${model.contextTokens} tokens`,
+    ),
+    ...(model.draftModel === null ? [] : [line("draft model", model.draftModel)]),
+  ];
+}
+
+function rowsTable(rows: NonNullable<DoctorReport["model"]>["memory"]): string {
+  return table(
+    ["memory", "bytes", ""],
+    rows.map(({ name, bytes, note }) => [name, formatBytes(bytes), note]),
   );
-  for (const problem of problems) console.log(`- ${problem}`);
-  return problems.length === 0 ? 0 : 1;
 }
 
-function describeJobs(config: Config, model: string): string {
-  const { data } = config;
-  const folder = typeof data === "object" ? data.folder : modelFolder(config, model);
-  return folder === null ? "are not kept" : `are kept in ${folder}`;
-}
+/** Limits of speed in the words of a sentence. */
+const LIMITS = { memory: "the memory limits it", arithmetic: "arithmetic limits it" } as const;
 
-function describeMachine(machine: Machine, { kind, reason }: Backend): string {
-  const best = isaNames.indexOf(machine.isaBest);
-  const built = isaNames.indexOf(machine.isaBuilt);
-  const used = Math.min(best, built);
-  const levels = isaNames
-    .filter((name) => process.arch === "x64" || name === "portable")
-    .map((name) => {
-      const level = isaNames.indexOf(name);
-      if (level === used) return `${ISA_NAMES[name]}: used`;
-      if (level < used) return `${ISA_NAMES[name]}: available, a better one is used`;
-      if (level > best) return `${ISA_NAMES[name]}: not used, this processor or kernel lacks it`;
-      return `${ISA_NAMES[name]}: not used, the compiler that built the library lacked it`;
-    });
-  return [
-    `device          ${kind}, because ${reason}`,
-    `processor       ${machine.processor}, ${machine.cores} cores for this process`,
-    ...levels.map((level, index) => `${index === 0 ? "instructions" : ""}`.padEnd(16) + level),
-    `memory          ${formatBytes(machine.memoryBytes)}, of which ${formatBytes(machine.memoryFreeBytes)} free`,
-  ].join("\n");
-}
-
-/** Reports whether GPUs are used, and why. */
-async function describeCuda({ kind, reason }: Backend): Promise<string> {
-  if (kind === "cuda") return `cuda            used: ${reason}`;
-  const found = await findGpus();
-  if (found.count > 0)
-    return `cuda            not used, though ${found.reason}: another device was asked for`;
-  return `cuda            not used: ${found.reason}`;
-}
-
-/** Reports the library that multiplies matrices on the GPUs, and why. */
-function describeGemm({ cublaslt, backend }: ServingPlan, library: NativeLibrary): string {
-  const label = "gemm            ";
-  if (cublaslt !== null)
-    return `${label}${cublaslt} for more than 64 tokens of a step, because it was asked for and computes what it should; answers may depend on what else is running`;
-  const own = `${label}own kernels, because with them an answer does not depend on what else is running`;
-  return `${own}\n${" ".repeat(label.length)}${describeCublaslt(library, backend.gpus![0]!)}`;
-}
-
-function describeCublaslt(library: NativeLibrary, gpu: number): string {
-  try {
-    return `not used: ${library.cublasltProbe(gpu)}, which --gemm cublaslt would take`;
-  } catch (error) {
-    if (error instanceof NativeError) return `--gemm cublaslt cannot be had: ${error.message}`;
-    throw error;
-  }
-}
-
-function describeGpu({ name, note, capability, multiprocessors, memoryBytes, memoryFreeBytes }: Gpu): string {
-  return [
-    `gpu             ${name}: sm_${capability}, ${multiprocessors} multiprocessors, ${formatBytes(memoryBytes)}, of which ${formatBytes(memoryFreeBytes)} free`,
-    `                ${note}`,
-  ].join("\n");
+function speedLines(speed: NonNullable<DoctorReport["speed"]>): string[] {
+  const { promptTokensPerSecond, promptLimit, streamTokensPerSecond, streamLimit } = speed;
+  const giga = (rate: number): string => rateText(rate / 1e9);
+  return lines("speed", [
+    `one stream: about ${rateText(streamTokensPerSecond)} tokens/s, ${LIMITS[streamLimit]}; prompts: about ${rateText(promptTokensPerSecond)} tokens/s, ${LIMITS[promptLimit]}`,
+    `estimated from ${giga(speed.readBytesPerSecond)} GB/s, ${giga(speed.int8OperationsPerSecond)} GOP/s in int8 and ${giga(speed.bf16OperationsPerSecond)} GFLOP/s in bf16 of ${speed.threads} threads, measured just now; norms, sampling and other requests come on top`,
+  ]);
 }

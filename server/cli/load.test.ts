@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { apiBase, eventData } from "./client.ts";
-import { type LoadPlan, makePrompts, percentiles, runLoad } from "./load.ts";
+import { type LoadPlan, runLoad } from "./load.ts";
 import { table } from "./table.ts";
 
 const plan: LoadPlan = {
@@ -13,30 +13,6 @@ const plan: LoadPlan = {
   ignoreEos: true,
   seed: 7,
 };
-
-describe("prompts", () => {
-  const scale = { overhead: 4, perWord: 1.5 };
-
-  test("have the wanted length, share exactly the wanted prefix, and are otherwise different", () => {
-    const prompts = makePrompts(plan, scale).map((prompt) => prompt.split(" "));
-    expect(new Set(prompts.map((words) => words.length))).toEqual(new Set([24])); // 4 + 1.5 × 24 = 40 tokens
-    const shared = Math.round(20 / 1.5);
-    expect(new Set(prompts.map((words) => words.slice(0, shared).join(" "))).size).toBe(1);
-    expect(new Set(prompts.map((words) => words.slice(shared).join(" "))).size).toBe(plan.requests);
-  });
-
-  test("are the same for the same seed only", () => {
-    expect(makePrompts(plan, scale)).toEqual(makePrompts(plan, scale));
-    expect(makePrompts({ ...plan, seed: 8 }, scale)).not.toEqual(makePrompts(plan, scale));
-  });
-});
-
-test("percentiles are nearest ranks", () => {
-  const values = Array.from({ length: 100 }, (_, i) => 100 - i);
-  expect(percentiles(values)).toEqual({ p50: 50, p90: 90, p99: 99, max: 100 });
-  expect(percentiles([3])).toEqual({ p50: 3, p90: 3, p99: 3, max: 3 });
-  expect(percentiles([])).toBeNull();
-});
 
 test("events are read whole however the bytes are cut", async () => {
   const text = ': ping\n\ndata: {"a":"ü€😀"}\r\n\ndata:second\n\ndata: [DONE]\n\n';

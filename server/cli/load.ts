@@ -1,11 +1,20 @@
 /**
- * Load generator for OpenAI-compatible servers: seeded prompts of a given length with a shared prefix. Sends
- * them as Poisson arrivals (open loop), or from a number of clients that each wait for their answer (closed
- * loop).
+ * Load generator for OpenAI-compatible servers: seeded conversations of a dataset. Sends them as Poisson arrivals
+ * (open loop), or from a number of clients that each wait for their answer (closed loop).
  */
 
 import { SeededRandom } from "../../base/random.ts";
-import { type StreamEvent, streamChat, type Target, type Usage } from "./client.ts";
+import { conversationsOf, type DatasetName, makeWords, type PromptScale } from "./bench/dataset.ts";
+import {
+  type Goodput,
+  goodputOf,
+  type Outcome,
+  type Percentiles,
+  percentiles,
+  perTokenMs,
+  type Target as TimeTarget,
+} from "./bench/figures.ts";
+import { type ChatMessage, type StreamEvent, streamChat, type Target, type Usage } from "./client.ts";
 
 export interface LoadPlan {
   readonly model: string;
@@ -21,6 +30,12 @@ export interface LoadPlan {
   /** Ask the server to continue after an end-of-text token, so that every answer has outputTokens. */
   readonly ignoreEos: boolean;
   readonly seed: number;
+  /** Absent: all prompts and answers have the lengths above. */
+  readonly dataset?: DatasetName;
+  /** Requests of a conversation, for the dataset of that name; absent: 1. */
+  readonly turns?: number;
+  /** Absent: the report tells no goodput. */
+  readonly target?: TimeTarget;
 }
 
 /** Record of one request. Times are milliseconds since the run began. */
@@ -37,18 +52,13 @@ export interface RequestRecord {
   readonly error: string | null;
 }
 
-export interface Percentiles {
-  readonly p50: number;
-  readonly p90: number;
-  readonly p99: number;
-  readonly max: number;
-}
-
 export interface LoadReport {
   readonly plan: LoadPlan;
   readonly seconds: number;
   readonly completed: number;
   readonly failed: number;
+  /** Requests that were under way when the run was stopped. */
+  readonly unanswered: number;
   /** Number of occurrences by error message. */
   readonly errors: Readonly<Record<string, number>>;
   readonly promptTokens: number;
@@ -65,59 +75,88 @@ export interface LoadReport {
    */
   readonly perTokenMs: Percentiles | null;
   readonly endToEndMs: Percentiles | null;
+  /** Null for a plan without a target. */
+  readonly goodput: Goodput | null;
 }
 
-/** Server's token count of a prompt of `words` words: tokens = overhead + perWord × words. */
-interface PromptScale {
-  readonly overhead: number;
-  readonly perWord: number;
+/** A finished run. */
+export interface LoadRun {
+  readonly report: LoadReport;
+  readonly records: readonly RequestRecord[];
 }
 
-/**
- * Runs the plan to its end, or until `signal` aborts; requests unanswered by then are not counted.
- * `onProgress` receives the number of requests that ended.
- */
+/** Runs a plan like `runLoadRecorded`, for its report alone. */
 export async function runLoad(
   target: Target,
   plan: LoadPlan,
   onProgress: (ended: number) => void,
   signal: AbortSignal,
 ): Promise<LoadReport> {
+  return (await runLoadRecorded(target, plan, onProgress, signal)).report;
+}
+
+/**
+ * Runs the plan to its end, or until `signal` aborts; the times of requests unanswered by then are not counted.
+ * `onProgress` receives the number of requests that ended.
+ */
+export async function runLoadRecorded(
+  target: Target,
+  plan: LoadPlan,
+  onProgress: (ended: number) => void,
+  signal: AbortSignal,
+): Promise<LoadRun> {
   const scale = await measureScale(target, plan, signal).catch((error: unknown) => {
     if (signal.aborted) return null;
     throw error;
   });
-  if (scale === null) return summarise(plan, [], 0);
-  const prompts = makePrompts(plan, scale);
+  if (scale === null) return { report: summarise(plan, [], 0), records: [] };
+  const { requests, seed, dataset: name = "fixed", turns = 1, ...sizes } = plan;
+  const conversations = conversationsOf({ name, turns, ...sizes }, requests, seed, scale);
   const originMs = performance.now();
   const records: RequestRecord[] = [];
+  let unanswered = 0;
   const send = async (index: number): Promise<void> => {
-    const record = await sendOne(target, plan, prompts[index]!, index, originMs, signal);
-    if (record.error !== null && signal.aborted) return;
-    records.push(record);
-    onProgress(records.length);
+    const messages: ChatMessage[] = [];
+    for (const [turn, { text, outputTokens }] of conversations[index]!.entries()) {
+      messages.push({ role: "user", content: text });
+      const place = index * turns + turn;
+      const body = requestBody(plan, messages, outputTokens, place);
+      const { record, answer } = await sendOne(target, body, place, originMs, signal);
+      if (record.error !== null && signal.aborted) {
+        unanswered += 1;
+        return;
+      }
+      records.push(record);
+      onProgress(records.length);
+      // A failed turn is left out of the conversation.
+      if (record.error === null) messages.push({ role: "assistant", content: answer });
+      else messages.pop();
+    }
   };
 
   if (plan.arrivals.kind === "poisson") {
-    await openLoop(plan.arrivals.perSecond, plan, originMs, send, signal);
+    const perSecond = (plan.arrivals.perSecond * conversations.length) / requests;
+    await openLoop(perSecond, conversations.length, seed, originMs, send, signal);
   } else {
-    await closedLoop(plan.arrivals.clients, plan.requests, send, signal);
+    await closedLoop(plan.arrivals.clients, conversations.length, send, signal);
   }
-  return summarise(plan, records, (performance.now() - originMs) / 1000);
+  const seconds = (performance.now() - originMs) / 1000;
+  return { report: summarise(plan, records, seconds, unanswered), records };
 }
 
 async function openLoop(
   perSecond: number,
-  plan: LoadPlan,
+  count: number,
+  seed: number,
   originMs: number,
   send: (index: number) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
-  const random = new SeededRandom(plan.seed).child("arrivals");
+  const random = new SeededRandom(seed).child("arrivals");
   const sent: Promise<void>[] = [];
   const aborted = new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
   let dueMs = originMs;
-  for (let index = 0; index < plan.requests && !signal.aborted; index++) {
+  for (let index = 0; index < count && !signal.aborted; index++) {
     const waitMs = dueMs - performance.now();
     if (waitMs > 1) await Promise.race([Bun.sleep(waitMs), aborted]);
     if (signal.aborted) break;
@@ -142,26 +181,23 @@ async function closedLoop(
 
 async function sendOne(
   target: Target,
-  plan: LoadPlan,
-  prompt: string,
+  body: Readonly<Record<string, unknown>>,
   index: number,
   originMs: number,
   signal: AbortSignal,
-): Promise<RequestRecord> {
+): Promise<{ readonly record: RequestRecord; readonly answer: string }> {
   const sentMs = performance.now() - originMs;
   const gapsMs: number[] = [];
+  let answer = "";
   let ttftMs: number | null = null;
   let lastMs = sentMs;
   let usage: Usage | null = null;
   let error: string | null = null;
   try {
-    for await (const event of streamChat(
-      target,
-      requestBody(plan, prompt, plan.outputTokens, index),
-      signal,
-    )) {
+    for await (const event of streamChat(target, body, signal)) {
       if (event.kind === "usage") usage = event.usage;
       if (event.kind !== "text" && event.kind !== "thought") continue;
+      if (event.kind === "text") answer += event.text;
       const nowMs = performance.now() - originMs;
       if (ttftMs === null) ttftMs = nowMs - sentMs;
       else gapsMs.push(nowMs - lastMs);
@@ -170,29 +206,24 @@ async function sendOne(
   } catch (thrown) {
     error = thrown instanceof Error ? thrown.message : String(thrown);
   }
-  return { index, sentMs, endMs: performance.now() - originMs, ttftMs, gapsMs, usage, error };
+  const endMs = performance.now() - originMs;
+  return { record: { index, sentMs, endMs, ttftMs, gapsMs, usage, error }, answer };
 }
 
 function requestBody(
   plan: LoadPlan,
-  prompt: string,
+  messages: readonly ChatMessage[],
   outputTokens: number,
   index: number,
 ): Record<string, unknown> {
   return {
     model: plan.model,
-    messages: [{ role: "user", content: prompt }],
+    messages: [...messages],
     max_tokens: outputTokens,
     seed: (plan.seed + index) % 2 ** 31,
     ...(plan.ignoreEos ? { ignore_eos: true } : {}),
   };
 }
-
-// Common short words: about one token each in every vocabulary.
-const WORDS =
-  "the of and to in is was for on that with as it by at from are this be or have an which one had not but what all were when we there can more if no out so up said about than into them only some could time these two may then do first any my now such like our over man me even most made after also did many".split(
-    " ",
-  );
 
 /** Measures tokens per word from the usage of two prompts with known word counts. */
 async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal): Promise<PromptScale> {
@@ -200,7 +231,8 @@ async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal)
   const few = 16;
   const many = 80;
   const tokensOf = async (words: number): Promise<number> => {
-    const body = requestBody(plan, makeWords(words, random).join(" "), 1, 0);
+    const content = makeWords(words, random).join(" ");
+    const body = requestBody(plan, [{ role: "user", content }], 1, 0);
     let usage: Usage | null = null;
     for await (const event of streamChat(target, body, signal) as AsyncIterable<StreamEvent>) {
       if (event.kind === "usage") usage = event.usage;
@@ -215,24 +247,13 @@ async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal)
   return { perWord, overhead: Math.max(0, fewTokens - perWord * few) };
 }
 
-/** Prompts, one per request: the shared words, then words of its own. */
-export function makePrompts(plan: LoadPlan, scale: PromptScale): string[] {
-  const words = Math.max(1, Math.round((plan.promptTokens - scale.overhead) / scale.perWord));
-  const sharedWords = Math.min(words - 1, Math.round(plan.sharedPrefixTokens / scale.perWord));
-  const random = new SeededRandom(plan.seed).child("prompts");
-  const shared = makeWords(Math.max(0, sharedWords), random.child("shared"));
-  return Array.from({ length: plan.requests }, (_, index) => {
-    const own = makeWords(words - shared.length, random.child(`request ${index}`));
-    return [...shared, ...own].join(" ");
-  });
-}
-
-function makeWords(count: number, random: SeededRandom): string[] {
-  return Array.from({ length: count }, () => WORDS[random.below(WORDS.length)]!);
-}
-
-/** Summarises the records of a run that took `seconds`. */
-export function summarise(plan: LoadPlan, records: readonly RequestRecord[], seconds: number): LoadReport {
+/** Summarises the records of a run that took `seconds`. `unanswered`: requests that have no record. */
+export function summarise(
+  plan: LoadPlan,
+  records: readonly RequestRecord[],
+  seconds: number,
+  unanswered = 0,
+): LoadReport {
   const good = records.filter((record) => record.error === null);
   const errors: Record<string, number> = {};
   for (const { error } of records) if (error !== null) errors[error] = (errors[error] ?? 0) + 1;
@@ -245,27 +266,35 @@ export function summarise(plan: LoadPlan, records: readonly RequestRecord[], sec
     seconds,
     completed: good.length,
     failed: records.length - good.length,
+    unanswered,
     errors,
     promptTokens,
     outputTokens,
     outputTokensPerSecond: seconds > 0 ? outputTokens / seconds : 0,
     cachedShare: promptTokens > 0 ? sum((usage) => usage.cachedTokens) / promptTokens : 0,
-    ttftMs: percentiles(good.flatMap(({ ttftMs }) => (ttftMs === null ? [] : [ttftMs]))),
+    ttftMs: percentiles(good.flatMap(({ ttftMs }) => ttftMs ?? [])),
     tbtMs: percentiles(good.flatMap(({ gapsMs }) => gapsMs)),
-    perTokenMs: percentiles(good.flatMap(perTokenMs)),
+    perTokenMs: percentiles(good.flatMap((record) => perTokenMs(outcomeOf(record)) ?? [])),
     endToEndMs: percentiles(good.map(({ sentMs, endMs }) => endMs - sentMs)),
+    goodput: plan.target === undefined ? null : goodputIn(plan.target, plan, records, seconds, unanswered),
   };
 }
 
-function perTokenMs({ sentMs, ttftMs, endMs, usage }: RequestRecord): number[] {
-  if (ttftMs === null || usage === null || usage.completionTokens < 2) return [];
-  return [(endMs - sentMs - ttftMs) / (usage.completionTokens - 1)];
+/** Goodput over the time in which requests were sent; requests without an answer are not good. */
+function goodputIn(
+  target: TimeTarget,
+  { arrivals }: LoadPlan,
+  records: readonly RequestRecord[],
+  seconds: number,
+  unanswered: number,
+): Goodput {
+  const cut: Outcome = { sentMs: 0, endMs: 0, ttftMs: null, tokens: 0, isAnswered: false };
+  const outcomes = [...records.map(outcomeOf), ...Array<Outcome>(unanswered).fill(cut)];
+  const sending =
+    arrivals.kind === "poisson" ? Math.min(seconds, outcomes.length / arrivals.perSecond) : seconds;
+  return goodputOf(outcomes, target, sending);
 }
 
-/** Nearest-rank percentiles; null for no values. */
-export function percentiles(values: readonly number[]): Percentiles | null {
-  if (values.length === 0) return null;
-  const sorted = Float64Array.from(values).sort();
-  const at = (share: number): number => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
-  return { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: sorted[sorted.length - 1]! };
+export function outcomeOf({ sentMs, endMs, ttftMs, usage, error }: RequestRecord): Outcome {
+  return { sentMs, endMs, ttftMs, tokens: usage?.completionTokens ?? 0, isAnswered: error === null };
 }

@@ -11,9 +11,12 @@ import { simulate } from "../../simulation/simulator.ts";
 import type { Workload } from "../../simulation/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text, type Values } from "../config.ts";
 import { RecordingWriter, readRecording } from "../recording/file.ts";
+import { goodputSettings } from "./bench.ts";
 import type { OptionList } from "./options.ts";
+import { writeHtml } from "./report/html.ts";
 import { writeReport } from "./report-file.ts";
 import { comparisonTable, type NamedReport } from "./simulate/compare.ts";
+import { simulationHtml } from "./simulate/report.ts";
 import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "./simulate/traces.ts";
 import {
   type Arrangement,
@@ -92,7 +95,12 @@ export const simulateSettings = Object.freeze({
     defaultText: "none",
     sentence: `With --replay: simulate the recorded calls with changes, as in engines=1,tbt-ms=200; of ${changeNames.join(", ")}. May be given several times, to compare.`,
   }),
+  ...goodputSettings,
   json: optional({ placeholder: "file", sentence: "Also write the reports here." }),
+  html: optional({
+    placeholder: "file",
+    sentence: "Also write the reports here, with plots, as one file that needs no network.",
+  }),
 });
 
 export const simulateOptions: OptionList<typeof simulateSettings> = {
@@ -100,7 +108,7 @@ export const simulateOptions: OptionList<typeof simulateSettings> = {
   headings: {
     workload: "What is simulated:",
     record: "Recordings:",
-    json: "Report:",
+    goodTtftMs: "Report:",
   },
 };
 
@@ -143,7 +151,7 @@ async function simulateWorkload(options: SimulateOptions): Promise<number> {
     runOf(text, arrangement, workload.make(), options.seed, { noise, writer }),
   );
   writer?.close();
-  await show(runs, options.json);
+  await show(runs, `${options.workload} on ${options.devices}`, options);
   return 0;
 }
 
@@ -152,7 +160,7 @@ async function simulateWorkload(options: SimulateOptions): Promise<number> {
  * changes.
  */
 async function simulateRecording(path: string, options: SimulateOptions): Promise<number> {
-  const { whatIf, json, seed } = options;
+  const { whatIf, seed } = options;
   const noise = noiseNamed(options.noise);
   const { head, entries, isCut } = readRecording(path);
   const changes = whatIf.map((text) => ({ text, change: parseChanges(text) }));
@@ -169,7 +177,7 @@ async function simulateRecording(path: string, options: SimulateOptions): Promis
       return runOf(text, arrangement, recordedWorkload(head, entries), seed, { noise, writer: null });
     });
     console.log("\nSimulated, on engines as fast as they were:\n");
-    await show(runs, json);
+    await show(runs, path, options);
   }
   return isSame(replayed) ? 0 : 1;
 }
@@ -187,11 +195,16 @@ function runOf(
   return { name, report, seconds: (performance.now() - startMs) / 1000 };
 }
 
-async function show(runs: readonly Run[], json: string | null): Promise<void> {
+async function show(
+  runs: readonly Run[],
+  subject: string,
+  { json, html, goodTtftMs, goodTbtMs }: SimulateOptions,
+): Promise<void> {
   console.log(`${comparisonTable(runs)}\n\n${speedTable(runs)}`);
-  if (json === null) return;
   const reports = runs.map(({ name, report }) => ({ name, ...report }));
-  await writeReport(json, reports);
+  if (json !== null) await writeReport(json, reports);
+  const target = { ttftMs: goodTtftMs, tbtMs: goodTbtMs };
+  if (html !== null) await writeHtml(html, simulationHtml(subject, runs, target));
 }
 
 /** Summary of a recording in one line. */

@@ -12,6 +12,7 @@ const record: RequestFacts = {
   total_ms: 400,
   first_token_ms: 300,
   causes: { reading: 1, memory: 199, prompt: 100, decode: 80, decode_prompts: 20 },
+  first_token_causes: { reading: 1, memory: 199, prompt: 100 },
   tokens: {
     prompt: 100,
     found: { memory: 80, disk: 0 },

@@ -13,6 +13,8 @@ export interface RequestFacts {
   readonly first_token_ms: number | null;
   /** Milliseconds by cause. */
   readonly causes: Readonly<Record<string, number>>;
+  /** The same up to the first token; null: there is none. */
+  readonly first_token_causes: Readonly<Record<string, number>> | null;
   readonly tokens: {
     readonly prompt: number;
     readonly found: { readonly memory: number; readonly disk: number };

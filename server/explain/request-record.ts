@@ -4,6 +4,7 @@ import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Blocker } from "../../scheduler/explain/time-account.ts";
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
+import type { Blocker as ShownBlocker, RequestFacts as ShownFacts } from "./request-facts.ts";
 
 /** The facts of a request that are known when its answer begins to be generated. */
 export interface RequestFacts {
@@ -70,6 +71,7 @@ export class RequestRecord {
   #isSettled = false;
   #isSent = false;
   #isClosed = false;
+  #whenClosed: (() => void) | null = null;
 
   constructor(facts: RequestFacts, model: string, links: RecordLinks) {
     this.facts = facts;
@@ -113,8 +115,18 @@ export class RequestRecord {
     this.#close();
   }
 
+  /** Calls `tell` once the answer is written and no sequence runs. */
+  whenClosed(tell: () => void): void {
+    this.#whenClosed = tell;
+  }
+
+  /** Time of its end; now while it runs. */
+  get endedMs(): number {
+    return this.#endMs ?? performance.now();
+  }
+
   get totalMs(): number {
-    return (this.#endMs ?? performance.now()) - this.facts.arrivedMs;
+    return this.endedMs - this.facts.arrivedMs;
   }
 
   /** Time from the head to the first token; null: there is none. */
@@ -145,13 +157,13 @@ export class RequestRecord {
   }
 
   /** The record as the API shows it. */
-  json() {
+  json(): ShownFacts & { readonly object: "request" } {
     const { id, tenant, route, choices } = this.facts;
     const { totalMs, ms, firstMs, first } = this.times();
     const story = this.#live?.story ?? this.#story;
     if (!this.#isSettled) this.#read();
     const { promptTokens, cachedTokens, completionTokens, drafts } = this.#usage;
-    const blocker = (one: Blocker | null) =>
+    const blocker = (one: Blocker | null): ShownBlocker | null =>
       one === null ? null : { request: this.#links.requestOf(one.sequence, tenant), ms: rounded(one.ms) };
     return {
       object: "request",
@@ -206,6 +218,8 @@ export class RequestRecord {
     if (!this.#isSent && this.status === "answered") return;
     this.#isClosed = true;
     this.#links.onClosed(this.times().ms);
+    this.#whenClosed?.();
+    this.#whenClosed = null;
   }
 }
 

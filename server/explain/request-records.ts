@@ -73,6 +73,16 @@ export class RequestRecords {
     return { records: rows.slice(0, limit).map(({ record }) => record), hasMore: rows.length > limit };
   }
 
+  /** Records of requests that have not ended, the oldest first, `limit` of them at most. */
+  running(limit: number): readonly RequestRecord[] {
+    const found: RequestRecord[] = [];
+    for (const record of this.#records.values()) {
+      if (record.status === "running") found.push(record);
+      if (found.length === limit) break;
+    }
+    return found;
+  }
+
   #forget(key: string): void {
     const record = this.#records.get(key);
     if (record === undefined) return;

@@ -7,13 +7,14 @@ import type { ConstraintSource } from "../../grammar/source.ts";
 
 /**
  * Compiles constraints on a thread of their own, one after another and throttled (pace.ts), so that no answer
- * waits for another request's schema. A step budget bounds the work. A timeout terminates the thread of a
- * constraint that takes too long all the same.
+ * waits for another request's schema. A budget of steps and processor time bounds the work. A timeout
+ * terminates a thread that does not answer all the same.
  */
 
 /** Constraints in the queue at most. */
 const WAITING_MAX = 64;
-const TIMEOUT_MS = 2000;
+/** Far above the time of a throttled thread on a crowded machine. */
+const TIMEOUT_MS = 20_000;
 const CACHED_MAX = 256;
 const CACHED_BYTES_MAX = 256 * 2 ** 20;
 /** Memory of a grammar, nearly all of it typed arrays. */

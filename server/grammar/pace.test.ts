@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { Pace, PacedBudget } from "./pace.ts";
+import { Pace, TimedBudget } from "./pace.ts";
 
 /** A thread that works and sleeps on a manual clock. */
 function thread() {
@@ -83,8 +83,19 @@ test("a compiler looks at it every few steps", () => {
   pace.keep = () => {
     looks += 1;
   };
-  const budget = new PacedBudget(100_000, pace);
+  const budget = new TimedBudget(100_000, 500, pace);
   for (let time = 0; time < 1000; time++) budget.spend(70);
   expect(looks).toBeWithin(100, 141);
   expect(() => budget.spend(40_000)).toThrow("more than 100000 steps");
+});
+
+test("work ends at its processor time, however long others have the core", () => {
+  let spentMs = 7;
+  const budget = new TimedBudget(100_000, 500, null, () => spentMs);
+  for (let time = 0; time < 100; time++) {
+    spentMs += 5;
+    budget.spend(501);
+  }
+  spentMs += 1;
+  expect(() => budget.spend(501)).toThrow("it takes more than 500 ms of processor time to compile");
 });

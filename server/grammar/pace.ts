@@ -1,4 +1,4 @@
-import { Budget } from "../../grammar/error.ts";
+import { Budget, ConstraintError } from "../../grammar/error.ts";
 
 /**
  * Compiler steps between two clock readings. Steps differ widely in time, most of all in code that is not
@@ -49,21 +49,31 @@ export class Pace {
   }
 }
 
-/** A step budget that throttles its thread. */
-export class PacedBudget extends Budget {
-  readonly #pace: Pace;
+/** A step budget of limited processor time that can throttle its thread. */
+export class TimedBudget extends Budget {
+  readonly #msMax: number;
+  readonly #pace: Pace | null;
+  readonly #spentMs: () => number;
+  readonly #beganMs: number;
   #lookAt = LOOK_STEPS;
 
-  constructor(steps: number, pace: Pace) {
+  /** `pace` null: the thread is not throttled. `spentMs`: as of `Pace`. */
+  constructor(steps: number, msMax: number, pace: Pace | null, spentMs = threadMs) {
     super(steps);
+    this.#msMax = msMax;
     this.#pace = pace;
+    this.#spentMs = spentMs;
+    this.#beganMs = spentMs();
   }
 
+  /** Throws ConstraintError, also if the time is over. */
   override spend(steps: number): void {
     super.spend(steps);
     if (this.spent < this.#lookAt) return;
     this.#lookAt = this.spent + LOOK_STEPS;
-    this.#pace.keep();
+    if (this.#spentMs() - this.#beganMs > this.#msMax)
+      throw new ConstraintError(`it takes more than ${this.#msMax} ms of processor time to compile`);
+    this.#pace?.keep();
   }
 }
 

@@ -1,8 +1,11 @@
 /** Entry of the thread that compiles constraints, one after another. */
 import { COMPILE_STEPS, compileConstraint } from "../../grammar/compile.ts";
-import { Budget, ConstraintError } from "../../grammar/error.ts";
+import { ConstraintError } from "../../grammar/error.ts";
 import type { CompilerAnswer, CompilerTask } from "./compiler.ts";
-import { Pace, PacedBudget } from "./pace.ts";
+import { Pace, TimedBudget } from "./pace.ts";
+
+/** Processor time of one constraint at most, which does not depend on other work of the machine. */
+const COMPUTE_MS_MAX = 500;
 
 declare const self: Worker;
 
@@ -10,7 +13,7 @@ const pace = new Pace();
 
 self.onmessage = ({ data: { source, isPaced } }: MessageEvent<CompilerTask>) => {
   if (isPaced) pace.keep();
-  const budget = isPaced ? new PacedBudget(COMPILE_STEPS, pace) : new Budget(COMPILE_STEPS);
+  const budget = new TimedBudget(COMPILE_STEPS, COMPUTE_MS_MAX, isPaced ? pace : null);
   let answer: CompilerAnswer;
   try {
     answer = { kind: "compiled", compiled: compileConstraint(source, budget) };

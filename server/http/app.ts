@@ -4,6 +4,7 @@
  * format of its path.
  */
 import { Elysia } from "elysia";
+import { RequestTrace } from "../trace/traces.ts";
 import type { ApiKeys } from "./auth.ts";
 import type { BodyReader } from "./body.ts";
 import { replyTo } from "./connection.ts";
@@ -33,6 +34,8 @@ interface Entry {
   /** Set by the key check. */
   tenant: string;
   isAdmin: boolean;
+  /** Set before its handler runs; undefined: it has none. */
+  trace?: RequestTrace | undefined;
 }
 
 export function createApp(deps: AppDeps) {
@@ -61,8 +64,9 @@ export function createApp(deps: AppDeps) {
       if (!publicPatterns.has(route)) Object.assign(entries.get(request)!, keys.authorize(request.headers));
     })
     .onError({ as: "global" }, ({ error, code, request, set }) => {
-      const { requestId } = entries.get(request) ?? enter(request);
+      const { requestId, trace } = entries.get(request) ?? enter(request);
       const refusal = asApiError(code === "NOT_FOUND" ? missing(deps, request) : error, requestId);
+      trace?.failed(refusal);
       const response = deps.refuse(pathOf(request), refusal, requestId);
       set.status = response.status;
       return response;
@@ -76,6 +80,7 @@ export function createApp(deps: AppDeps) {
       const path = findRoute(routes, pathOf(request))?.path ?? "unknown";
       telemetry.observeHttp(path, methodLabel(request.method), status, seconds);
       telemetry.log?.responded(entry.requestId, request.method, pathOf(request), status, seconds);
+      entry.trace?.responded(status, path);
     });
   for (const route of routes) {
     app.route(
@@ -83,12 +88,15 @@ export function createApp(deps: AppDeps) {
       pattern(route),
       async ({ request, params, set }) => {
         const added = new Map<string, string>();
+        const entry = entries.get(request)!;
+        if (telemetry.traces !== null && request.method === "POST")
+          entry.trace = new RequestTrace(telemetry.traces, { ...entry, request });
         const call: Call = {
           request,
-          ...entries.get(request)!,
+          ...entry,
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
           readWork: async () => {
-            telemetry.ledger.expectWithin(entries.get(request)!.tenant);
+            telemetry.ledger.expectWithin(entry.tenant);
             return await readWork(deps, route, request);
           },
           reply: replyTo(request),

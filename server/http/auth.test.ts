@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ApiKeys } from "./auth.ts";
+import { ApiKeys, tenantOf } from "./auth.ts";
 import { ApiError } from "./errors.ts";
 
 function isLetIn(keys: ApiKeys, headers: Record<string, string>): boolean {
@@ -54,6 +54,18 @@ test("a key file is read again when it changes; while it is gone or empty the la
   writeFileSync(file, "");
   nowMs += 2000;
   expect(letIn()).toEqual(["flag", "second"]);
+  rmSync(folder, { recursive: true });
+});
+
+test("a key file may name its keys, and a name is no part of a key", () => {
+  const folder = mkdtempSync(join(tmpdir(), "bunting-keys-"));
+  const file = join(folder, "keys");
+  writeFileSync(file, "first # blue team\nsecond#x\nthird  #\tred\n");
+  const keys = new ApiKeys({ keys: ["flag"], file });
+  const given = ["first", "second#x", "third", "first # blue team", "second"];
+  expect(given.filter((key) => isLetIn(keys, { "x-api-key": key }))).toEqual(["first", "second#x", "third"]);
+  const names = ["first", "second#x", "third", "flag"].map((key) => keys.nameOf(tenantOf(key)));
+  expect(names).toEqual(["blue team", null, "red", null]);
   rmSync(folder, { recursive: true });
 });
 

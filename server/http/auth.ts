@@ -8,8 +8,8 @@ const FILE_CHECK_MS = 1000;
 export interface KeySources {
   readonly keys: readonly string[];
   /**
-   * File with one key per line; blank lines and lines starting with # do not count. The server reads it again
-   * when it changes.
+   * File with one key per line, and its name after a space and #; blank lines and lines starting with # do not
+   * count. The server reads it again when it changes.
    */
   readonly file: string | null;
   /** Keys of the operator, who sees all keys' requests. The file has the same format. */
@@ -70,8 +70,12 @@ export class ApiKeys {
     }
     const isAdmin = this.#admins.holds(key);
     if (!isAdmin && !this.#users.holds(key)) throw unauthorized("this API key is not known here");
-    // Differs from the digest used to compare keys: names are kept on disk beside jobs.
-    return { tenant: createHash("sha256").update(`owner ${key}`).digest("hex"), isAdmin };
+    return { tenant: tenantOf(key), isAdmin };
+  }
+
+  /** Name that a key file gives the key of a tenant; null: none. */
+  nameOf(tenant: string): string | null {
+    return this.#users.nameOf(tenant) ?? this.#admins.nameOf(tenant);
   }
 
   /** Reads the files again now. Returns the outcome in sentences. */
@@ -86,7 +90,7 @@ class KeyList {
   readonly #given: readonly Buffer[];
   readonly #file: string | null;
   readonly #nowMs: () => number;
-  #fromFile: readonly Buffer[] = [];
+  #fromFile: readonly FileKey[] = [];
   #fileVersion = "";
   #checkedMs = Number.NEGATIVE_INFINITY;
 
@@ -112,10 +116,14 @@ class KeyList {
     this.#reloadFile();
     const given = digest(key);
     let isFound = false;
-    for (const known of [...this.#given, ...this.#fromFile]) {
+    for (const known of [...this.#given, ...this.#fromFile.map((one) => one.digest)]) {
       if (timingSafeEqual(known, given)) isFound = true;
     }
     return isFound;
+  }
+
+  nameOf(tenant: string): string | null {
+    return this.#fromFile.find((one) => one.tenant === tenant)?.name ?? null;
   }
 
   /** Null if there is no file. */
@@ -170,11 +178,26 @@ function fileVersion(path: string): string {
   return `${ino}:${mtimeMs}:${size}`;
 }
 
-function readKeys(path: string): Buffer[] {
+/** Key of a file. */
+interface FileKey {
+  readonly digest: Buffer;
+  readonly tenant: string;
+  readonly name: string | null;
+}
+
+function readKeys(path: string): FileKey[] {
   const lines = readFileSync(path, "utf8").split("\n");
-  const keys = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
-  if (keys.length === 0) throw new Error("it holds no key");
-  return keys.map(digest);
+  const rows = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
+  if (rows.length === 0) throw new Error("it holds no key");
+  return rows.map((row) => {
+    const [, key = row, name = null] = /^(\S+)\s+#\s*(.+)$/.exec(row) ?? [];
+    return { digest: digest(key), tenant: tenantOf(key), name };
+  });
+}
+
+/** Name of a key's tenant. It differs from the digest used to compare keys: names are kept on disk beside jobs. */
+export function tenantOf(key: string): string {
+  return createHash("sha256").update(`owner ${key}`).digest("hex");
 }
 
 function unauthorized(message: string): ApiError {

@@ -1,3 +1,4 @@
+import type { RequestTrace } from "../trace/traces.ts";
 import { ApiError, quote } from "./errors.ts";
 import type { ReplyTarget } from "./reply.ts";
 
@@ -30,6 +31,8 @@ export interface Call {
   readonly isAdmin: boolean;
   /** Part of the path that matches `{…}`. */
   readonly rest: string;
+  /** Trace of the request; absent: it has none. */
+  readonly trace?: RequestTrace | undefined;
   /** Reads the JSON object in the body of a request for work. Refuses early if the server accepts none. */
   readWork(): Promise<Readonly<Record<string, unknown>>>;
   setHeader(name: string, value: string): void;

@@ -2,6 +2,7 @@
 import type { CacheSnapshot, PricedEviction } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { RunningRequest } from "../explain/running-requests.ts";
 import type { Quantiles } from "./recent-quantiles.ts";
 import type { JobsSnapshot, PlacementSnapshot, ServerFacts, Snapshot } from "./state.ts";
 
@@ -10,7 +11,7 @@ export const listViews = ["requests", "programs", "jobs"] as const;
 export type ListView = (typeof listViews)[number];
 
 /** Parts of the state that a client asks for. */
-export const stateViews = ["facts", "live", "cache", ...listViews] as const;
+export const stateViews = ["facts", "live", "cache", "top", ...listViews] as const;
 export type StateView = (typeof stateViews)[number];
 
 export type StateEvent =
@@ -18,6 +19,8 @@ export type StateEvent =
   | { readonly kind: "facts"; readonly facts: FactsNow }
   /** Twice a second, to a sender who may see all keys' requests. */
   | ({ readonly kind: "live" } & LiveNow)
+  /** Twice a second to those who ask for `top`, after `live`: the oldest requests that run. */
+  | { readonly kind: "requests"; readonly requests: readonly RunningRequest[] }
   /** Every other second, if anything changed. */
   | ({ readonly kind: "cache" } & CachesNow)
   /** Every second, if anything changed: what a list of the sender's key holds. */

@@ -2,6 +2,8 @@
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { RequestRecords } from "../explain/request-records.ts";
+import { RunningRequests } from "../explain/running-requests.ts";
 import { keyName, type UsageRow } from "../usage/use.ts";
 import type { ActivityLog } from "./activity.ts";
 import { ApiError, badRequest, quote } from "./errors.ts";
@@ -36,6 +38,7 @@ const STEPS_MAX = 1024;
 const STEPS_MIN = 8;
 const QUEUE_ROWS_MAX = 12;
 const PLACEMENTS_SHOWN = 5;
+const REQUESTS_MAX = 50;
 /** Looks from one look at a list to the next. */
 const LIST_LOOKS = 2;
 /** Looks from one snapshot of the caches to the next; nodes of all engines in one, and the fewest of an engine. */
@@ -56,6 +59,7 @@ export interface StateSources {
   /** Use of today; `tenant` null: of all keys. */
   readonly keyUse: (tenant: string | null) => readonly UsageRow[];
   readonly latencies: () => readonly Latencies[];
+  readonly requestRecords: Pick<RequestRecords, "running">;
   readonly lifecycle: Pick<Lifecycle, "refusal">;
   readonly limits: StreamLimits;
   /** Entries of a list that the call asks for. Throws ApiError. */
@@ -106,6 +110,7 @@ class Look {
   readonly #write: (event: StateEvent) => void;
   readonly #firstToken = new RecentQuantiles(QUANTILE_LOOKS);
   readonly #betweenTokens = new RecentQuantiles(QUANTILE_LOOKS);
+  readonly #requests = new RunningRequests();
   /** Number of the next step to tell, by engine. */
   readonly #nextSteps = new Map<string, number>();
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -144,7 +149,12 @@ class Look {
     const text = JSON.stringify(facts);
     if (text !== this.#facts) this.#write({ kind: "facts", facts });
     this.#facts = text;
-    if (this.#view === "live" && this.#sender.isAdmin) this.#write({ kind: "live", ...this.#live() });
+    if (this.#sender.isAdmin && (this.#view === "live" || this.#view === "top"))
+      this.#write({ kind: "live", ...this.#live() });
+    if (this.#sender.isAdmin && this.#view === "top") {
+      const requests = this.#requests.look(this.#sources.requestRecords.running(REQUESTS_MAX));
+      this.#write({ kind: "requests", requests });
+    }
     if (this.#view === "cache") this.#lookAtCaches();
     if (this.#list !== null && this.#looks++ % LIST_LOOKS === 0) {
       const change = this.#list.look();

@@ -1,6 +1,6 @@
 /** Recordings on disk: MessagePack records, each preceded by its length in four bytes, little-endian. */
 
-import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, unlinkSync, writeSync } from "node:fs";
 import { Packr, Unpackr } from "msgpackr";
 import {
   RECORDING_VERSION,
@@ -33,12 +33,7 @@ export class RecordingWriter {
 
   /** Replaces the file at `path`. Throws ConfigError if it cannot be written. */
   constructor(path: string) {
-    try {
-      this.#file = openSync(path, "w", 0o600); // recordings contain users' text
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      throw new ConfigError(`The recording cannot be written: ${reason}`);
-    }
+    this.#file = openToWrite(path, "w");
   }
 
   /** Appends a record; the head must be first. */
@@ -107,5 +102,21 @@ function readBytes(path: string): Buffer {
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ConfigError(`The recording cannot be read: ${reason}`);
+  }
+}
+
+/** Throws ConfigError if a recording cannot be written to `path`. Changes no file. */
+export function expectWritable(path: string): void {
+  const isNew = !existsSync(path);
+  closeSync(openToWrite(path, "a"));
+  if (isNew) unlinkSync(path);
+}
+
+function openToWrite(path: string, flags: "w" | "a"): number {
+  try {
+    return openSync(path, flags, 0o600); // recordings contain users' text
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`The recording cannot be written: ${reason}`);
   }
 }

@@ -26,7 +26,7 @@ function refusalOf(act: () => void): ApiError | null {
 test("use is summed by key and day, and is there after a restart", () => {
   const path = join(scratch, "usage.sqlite");
   let nowMs = 20_000 * DAY_MS + 5;
-  const open = (): UsageLedger => new UsageLedger(path, [], () => nowMs);
+  const open = (): UsageLedger => new UsageLedger(path, [], null, () => nowMs);
   const first = open();
   first.charge("a", entry);
   first.charge("a", { ...entry, outcome: "failed" });
@@ -49,7 +49,7 @@ test("use is summed by key and day, and is there after a restart", () => {
 
 test("a quota counts computed and drawn tokens, refuses with the time of its end, and begins anew", () => {
   let nowMs = 20_000 * DAY_MS + DAY_MS - 90_000;
-  const ledger = new UsageLedger(null, [{ tenant: "a", tokensPerDay: 100 }], () => nowMs);
+  const ledger = new UsageLedger(null, [{ tenant: "a", tokensPerDay: 100 }], null, () => nowMs);
   ledger.charge("a", entry);
   expect(refusalOf(() => ledger.expectWithin("a"))).toBeNull();
   ledger.charge("a", entry);

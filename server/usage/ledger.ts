@@ -1,9 +1,9 @@
 /** Ledger of the use of each key, by day (UTC). */
 import { Database } from "bun:sqlite";
-import { createHash } from "node:crypto";
 import { ApiError } from "../http/errors.ts";
 import { ownDatabase } from "../own-files.ts";
-import type { KeyUse, Quota, UsageEntry, UsageRow } from "./use.ts";
+import type { KeyTotals } from "./key-totals.ts";
+import { addUse, type KeyUse, noUse, type Quota, type UsageEntry, type UsageRow } from "./use.ts";
 
 const DAY_MS = 86_400_000;
 /** Days that are kept. */
@@ -14,13 +14,9 @@ const table = `CREATE TABLE IF NOT EXISTS usage (
   tenant TEXT NOT NULL, day INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (tenant, day)
 ) WITHOUT ROWID`;
 
-/** Tenant of a key, as the key check names it (http/auth.ts). */
-export function tenantOfKey(key: string): string {
-  return createHash("sha256").update(`owner ${key}`).digest("hex");
-}
-
 /** Counts use, in a file or in memory, and refuses keys that have used up their quota of the day. */
 export class UsageLedger implements KeyUse {
+  readonly totals: KeyTotals | null;
   readonly #database: Database;
   readonly #quotas: ReadonlyMap<string, number>;
   readonly #nowMs: () => number;
@@ -30,7 +26,13 @@ export class UsageLedger implements KeyUse {
   #flush: ReturnType<typeof setTimeout> | undefined;
 
   /** `path` null: in memory. Throws if the file is unusable. */
-  constructor(path: string | null, quotas: readonly Quota[] = [], nowMs: () => number = () => Date.now()) {
+  constructor(
+    path: string | null,
+    quotas: readonly Quota[] = [],
+    totals: KeyTotals | null = null,
+    nowMs: () => number = () => Date.now(),
+  ) {
+    this.totals = totals;
     if (path !== null) ownDatabase(path);
     this.#database = new Database(path ?? ":memory:", { create: true, readwrite: true });
     this.#database.run("PRAGMA journal_mode = WAL");
@@ -43,11 +45,8 @@ export class UsageLedger implements KeyUse {
   /** Adds a request's use to its key. */
   charge(tenant: string, entry: UsageEntry): void {
     const row = this.#rowOf(tenant);
-    row[entry.outcome] += 1;
-    row.promptTokens += entry.promptTokens;
-    row.cachedTokens += entry.cachedTokens;
-    row.completionTokens += entry.completionTokens;
-    row.deviceMs += entry.deviceMs;
+    addUse(row, entry);
+    this.totals?.charge(tenant, entry);
     this.#changed.add(row);
     this.#flush ??= setTimeout(() => this.flush(), FLUSH_MS);
   }
@@ -117,9 +116,7 @@ export class UsageLedger implements KeyUse {
         "SELECT record FROM usage WHERE tenant = ? AND day = ?",
       )
       .get(tenant, day);
-    const counts = { answered: 0, failed: 0, cancelled: 0, promptTokens: 0, cachedTokens: 0 };
-    const row: UsageRow =
-      kept === null ? { tenant, day, ...counts, completionTokens: 0, deviceMs: 0 } : JSON.parse(kept.record);
+    const row: UsageRow = kept === null ? { tenant, day, ...noUse() } : JSON.parse(kept.record);
     this.#today.set(tenant, row);
     return row;
   }

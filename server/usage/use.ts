@@ -13,11 +13,8 @@ export interface UsageEntry {
   readonly deviceMs: number;
 }
 
-/** Use of one key on one day. */
-export interface UsageRow {
-  readonly tenant: string;
-  /** Days since 1970, UTC. */
-  readonly day: number;
+/** Sums of the use of requests. */
+export interface UseSums {
   answered: number;
   failed: number;
   cancelled: number;
@@ -25,6 +22,32 @@ export interface UsageRow {
   cachedTokens: number;
   completionTokens: number;
   deviceMs: number;
+}
+
+/** Use of one key on one day. */
+export interface UsageRow extends UseSums {
+  readonly tenant: string;
+  /** Days since 1970, UTC. */
+  readonly day: number;
+}
+
+export function noUse(): UseSums {
+  const requests = { answered: 0, failed: 0, cancelled: 0 };
+  return { ...requests, promptTokens: 0, cachedTokens: 0, completionTokens: 0, deviceMs: 0 };
+}
+
+/** Adds the use of a request to sums. */
+export function addUse(sums: UseSums, entry: UsageEntry): void {
+  sums[entry.outcome] += 1;
+  sums.promptTokens += entry.promptTokens;
+  sums.cachedTokens += entry.cachedTokens;
+  sums.completionTokens += entry.completionTokens;
+  sums.deviceMs += entry.deviceMs;
+}
+
+/** First characters of a key's digest, which name it where it has no name. */
+export function keyId(tenant: string): string {
+  return tenant.slice(0, 16);
 }
 
 /** Most tokens of a key on a day, prompts and answers together; cached ones do not count. */
@@ -35,11 +58,18 @@ export interface Quota {
 
 /** Name of a key for people, from its tenant; null: the server needs no keys. */
 export function keyName(tenant: string): string | null {
-  return tenant === "" ? null : tenant.slice(0, 16);
+  return tenant === "" ? null : keyId(tenant);
+}
+
+/** Use of keys by label. */
+export interface LabelledUse {
+  byLabel(): ReadonlyMap<string, UseSums>;
 }
 
 /** Counts what keys use, and refuses those that have used up their quota. */
 export interface KeyUse {
+  /** Use of each key since the start; null: keys are not told apart. */
+  readonly totals: LabelledUse | null;
   /** Adds a request's use to its key. */
   charge(tenant: string, entry: UsageEntry): void;
   /** Throws 429 if the key has used up its quota of today. */

@@ -5,7 +5,7 @@ import { chatService, type SequenceId, type Service, type SessionPlace } from ".
 import { Sequence } from "../../scheduler/engine/sequence.ts";
 import type { QueueBaseline } from "../../scheduler/policy.ts";
 import { sequenceSpec } from "../factories.ts";
-import { attainedService, firstCome, firstSession } from "./session-orders.ts";
+import { attainedService, firstCome, firstSession, highestRatio } from "./session-orders.ts";
 
 /** Two engines' orders of one baseline. */
 function waitingRooms(baseline: QueueBaseline) {
@@ -91,4 +91,22 @@ test("an order that is passed over has no sequence", () => {
   const sequence = add(null);
   expect(orders[0]!.peek(0, new Set(["latency"]))).toBeNull();
   expect(orders[0]!.peek(0, new Set())).toBe(sequence);
+});
+
+test("the highest ratio of the wait to the tokens to compute is next, across tenants", () => {
+  const order = highestRatio().open(({ id }) => (id === (1 as SequenceId) ? 90 : 0));
+  const add = (id: number, tokens: number, arrivedMs: number): Sequence => {
+    const spec = { ...sequenceSpec(new Int32Array(tokens), 9), id: id as SequenceId };
+    const sequence = new Sequence(spec, id, arrivedMs);
+    order.add(sequence);
+    return sequence;
+  };
+  const [long, cached, late] = [add(0, 100, 0), add(1, 100, 50), add(2, 10, 90)];
+  const take = (nowMs: number): Sequence => {
+    const sequence = order.peek(nowMs)!;
+    order.take(sequence, 1);
+    return sequence;
+  };
+  expect([take(100), take(1000), take(1000)]).toEqual([cached, late, long]);
+  expect(order.peek(1000)).toBeNull();
 });

@@ -27,6 +27,11 @@ export function attainedService(): QueueBaseline {
   return byTenant(() => new AttainedLevels(service));
 }
 
+/** Highest response ratio next, across all tenants (SGLang's `hrrn`). */
+export function highestRatio(): QueueBaseline {
+  return { kind: "baseline", open: (lookUp) => new HighestRatio(lookUp) };
+}
+
 function byTenant(orderOf: () => QueueOrder): QueueBaseline {
   return { kind: "baseline", open: () => new ByTenant(orderOf) };
 }
@@ -152,6 +157,42 @@ class FirstSession implements QueueOrder {
 
   peek(): Sequence | null {
     return this.#waiting[0]?.sequence ?? null;
+  }
+
+  take(sequence: Sequence): void {
+    assert(this.remove(sequence), "the next sequence is taken");
+  }
+}
+
+/** Sequences by their wait over the tokens that they have to compute. */
+class HighestRatio implements QueueOrder {
+  readonly #lookUp: (sequence: Sequence) => number;
+  readonly #waiting = new ArrivalList<Sequence>();
+
+  constructor(lookUp: (sequence: Sequence) => number) {
+    this.#lookUp = lookUp;
+  }
+
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  add(sequence: Sequence): void {
+    this.#waiting.add(sequence);
+  }
+
+  remove(sequence: Sequence): boolean {
+    return this.#waiting.remove(sequence);
+  }
+
+  peek(nowMs: number): Sequence | null {
+    let best: Sequence | null = null;
+    let bestRatio = Number.NEGATIVE_INFINITY;
+    for (const sequence of this.#waiting) {
+      const ratio = (nowMs - sequence.arrivedMs + 1) / (sequence.length - this.#lookUp(sequence));
+      if (ratio > bestRatio) [best, bestRatio] = [sequence, ratio];
+    }
+    return best;
   }
 
   take(sequence: Sequence): void {

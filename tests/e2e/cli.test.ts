@@ -33,62 +33,6 @@ async function streamTokens(
 
 describe("what cannot work is refused in one sentence", () => {
   const empty = join(scratch, "no-model");
-  const refused: readonly (readonly [name: string, args: readonly string[], sentence: RegExp])[] = [
-    [
-      "an open address without a key",
-      ["--host", "0.0.0.0"],
-      /^Others can reach 0\.0\.0\.0: give an --api-key .*--insecure/,
-    ],
-    [
-      "an address of another machine",
-      ["--insecure", "--host", "192.0.2.1"],
-      /^192\.0\.2\.1 is not an address of this machine\.$/,
-    ],
-    ["a folder that is not there", [empty], /no-model: .*does not exist$/],
-    [
-      "a context beyond the model's",
-      ["--max-model-len", "4096"],
-      /^--max-model-len 4096 is more than the 2048 tokens/,
-    ],
-    [
-      "a context beyond what a scaling gives",
-      ["--max-model-len", "8193", "--rope-scaling", '{"rope_type": "yarn", "factor": 4}'],
-      /^--max-model-len 8193 is more than the 8192 tokens/,
-    ],
-    [
-      "a scaling of no known kind",
-      ["--rope-scaling", '{"rope_type": "spiral", "factor": 4}'],
-      /^--rope-scaling: rope_type: "spiral": supported rope types/,
-    ],
-    [
-      "a KV cache without room for one sequence",
-      ["--kv-cache-gib", "0.001"],
-      /^The model does not fit: a KV cache of .* holds \d+ tokens/,
-    ],
-    ["a key file that is not there", ["--api-key-file", empty], /^No API key can be taken from .*no-model/],
-    [
-      "more engines than threads",
-      ["--device", "cpu:3", "--threads", "2"],
-      /^--device cpu:3 asks for 3 engines, but there are 2 threads to share/,
-    ],
-    [
-      "a recording that cannot be written",
-      ["--device", "simulated", "--record", join(empty, "recording")],
-      /^The recording cannot be written: .*no-model/,
-    ],
-  ];
-
-  test.each(refused)("%s", async (_name, args, sentence) => {
-    const program = Program.bunting(["serve", "--port", "0", ...args]);
-    expect(await program.exitCode()).toBe(1);
-    const lines = program.errors
-      .trim()
-      .split("\n")
-      .filter((line) => !line.startsWith("  - "));
-    expect(lines).toHaveLength(1);
-    expect(lines[0]).toMatch(sentence);
-  });
-
   test.each([
     ["--prot", "\n(Did you mean --port?)"],
     ["--max-num-seqs", ": here it is --sequences-max"],
@@ -100,14 +44,6 @@ describe("what cannot work is refused in one sentence", () => {
     expect(program.errors).toBe(
       `error: unknown option '${option}'${instead}\n(bunting serve [options] [model]; --help lists the options)\n`,
     );
-  });
-
-  test("a port that is in use", async () => {
-    const taken = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-    const program = Program.bunting(["serve", "--port", String(taken.port)]);
-    expect(await program.exitCode()).toBe(1);
-    expect(program.errors).toBe(`Port ${taken.port} on 127.0.0.1 is in use; choose another with --port.\n`);
-    await taken.stop(true);
   });
 });
 

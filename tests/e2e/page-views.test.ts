@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventData } from "../../server/cli/client.ts";
+import { tenantOf } from "../../server/http/auth.ts";
 import type { StateEvent } from "../../server/http/state-events.ts";
-import { tenantOfKey } from "../../server/usage/ledger.ts";
 import { recordChats } from "../support/recorded.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
 import { begin, clientOf } from "./jobs-server.ts";
@@ -315,7 +315,7 @@ describe.skipIf(chromium === null)("in a browser", () => {
     const rows = (await page.evaluate(
       `[...document.querySelectorAll("[aria-label='List of evictions'] tbody tr")].map((row) => row.innerText)`,
     )) as string[];
-    const [ann, bob] = ["ann", "bob"].map((key) => tenantOfKey(key).slice(0, 16));
+    const [ann, bob] = ["ann", "bob"].map((key) => tenantOf(key).slice(0, 16));
     expect(rows.every((row) => row.includes("not used for the longest time"))).toBe(true);
     expect(rows.some((row) => row.includes(`${ann}, for ${bob}`))).toBe(true);
     expect(await page.evaluate(`document.querySelectorAll(".hits li").length`)).toBe(2);

@@ -127,6 +127,11 @@ export class TerminalProgram {
     this.#process.terminal!.write(keys);
   }
 
+  /** Changes the size of the terminal's window. */
+  resize(columns: number, rows: number): void {
+    this.#process.terminal!.resize(columns, rows);
+  }
+
   /** Resolves to the first match in past or future output. */
   async outputMatch(pattern: RegExp): Promise<RegExpExecArray> {
     const match = await this.#screen.match(pattern);

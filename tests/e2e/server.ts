@@ -39,6 +39,7 @@ import type { HostLimits } from "../../server/program/limits.ts";
 import type { Programs } from "../../server/program/programs.ts";
 import { aboutOf } from "../../server/request/served-model.ts";
 import { Encoder } from "../../server/text/encoder.ts";
+import type { Traces } from "../../server/trace/traces.ts";
 import { UsageLedger } from "../../server/usage/ledger.ts";
 import { fillFormOf } from "../../text/fill.ts";
 import { publicTokens, textVocabulary } from "../../text/model-text.ts";
@@ -112,6 +113,8 @@ export interface TestServerOptions {
   readonly recording?: string;
   /** Ledger of keys; absent: one in memory, without quotas. */
   readonly ledger?: UsageLedger;
+  /** Absent: requests are not traced. */
+  readonly traces?: Traces;
 }
 
 export interface TestServer {
@@ -235,6 +238,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     predictionErrors: () => specs.map(() => 0.05),
     gap: () => gap.worst,
     ledger: options.ledger ?? new UsageLedger(null),
+    traces: options.traces ?? null,
     metricsKeptMs: 0, // tests read what has just been counted
   });
   const lifecycle = new Lifecycle();

@@ -200,6 +200,11 @@ describe("memory for one of two models", () => {
     expect(await loadedIn(server)).toEqual(["second"]);
   });
 
+  test("every route is described", async () => {
+    const { paths } = (await get(server, "/openapi.json")) as { readonly paths: object };
+    expect(Object.keys(paths)).toContain("/v1/chat/completions");
+  });
+
   test("an unknown name is refused with the names that there are", async () => {
     const answer = await ask(server, "/v1/chat/completions", chat("third"));
     expect(answer.status).toBe(404);

@@ -1,6 +1,8 @@
 /** Use of keys: on every wire format, by key, and up to a quota. */
 import { afterEach, expect, test } from "bun:test";
-import { tenantOfKey, UsageLedger } from "../../server/usage/ledger.ts";
+import { tenantOf } from "../../server/http/auth.ts";
+import { KeyTotals } from "../../server/usage/key-totals.ts";
+import { UsageLedger } from "../../server/usage/ledger.ts";
 import { chatBody, post, startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
 import { byPath } from "./wires.ts";
 
@@ -56,7 +58,7 @@ test("embeddings count, and an operator sees all keys", async () => {
     await (await post(server, "/v1/embeddings", { model: "demo", input: "Rome" }, withKey(key))).text();
   const all = await usage("boss");
   expect(all.map((one) => one.api_key_id).toSorted()).toEqual(
-    ["red", "blue"].map((key) => tenantOfKey(key).slice(0, 16)).toSorted(),
+    ["red", "blue"].map((key) => tenantOf(key).slice(0, 16)).toSorted(),
   );
   expect(all.every((one) => one.input_tokens > 0)).toBe(true);
 });
@@ -64,7 +66,7 @@ test("embeddings count, and an operator sees all keys", async () => {
 test("a key beyond its quota is refused with the time when it ends, on every route; others go on", async () => {
   start({
     keys: { keys: ["red", "blue"] },
-    ledger: new UsageLedger(null, [{ tenant: tenantOfKey("red"), tokensPerDay: 5 }]),
+    ledger: new UsageLedger(null, [{ tenant: tenantOf("red"), tokensPerDay: 5 }]),
   });
   const body = chatBody("Rome?", { max_tokens: 4 });
   expect((await post(server, "/v1/chat/completions", body, withKey("red"))).status).toBe(200);
@@ -85,4 +87,32 @@ test("a number of days that is none is refused", async () => {
     const response = await fetch(`${server.origin}/v1/usage?days=${days}`);
     expect([days, response.status]).toEqual([days, 400]);
   }
+});
+
+test("metrics tell keys apart by label, as many as the setting says, and never by the key", async () => {
+  const totals = new KeyTotals(2, (tenant) => (tenant === tenantOf("red") ? "team red" : null));
+  start({
+    keys: { keys: ["red", "blue", "green"], adminKeys: ["boss"] },
+    ledger: new UsageLedger(null, [], totals),
+  });
+  for (const key of ["red", "blue", "green", "boss"])
+    await (
+      await post(server, "/v1/chat/completions", chatBody("Rome?", { max_tokens: 3, seed: 0 }), withKey(key))
+    ).text();
+  await server.settled();
+  const text = await (await fetch(`${server.origin}/metrics`, withKey("boss"))).text();
+  const rows = text.split("\n").filter((line) => line.startsWith("bunting_key_"));
+  const blue = tenantOf("blue").slice(0, 16);
+  expect(rows).toContain('bunting_key_requests_total{key="team red",outcome="answered"} 1');
+  expect(rows).toContain('bunting_key_requests_total{key="other",outcome="answered"} 2');
+  expect(rows).toContain(`bunting_key_tokens_total{key="${blue}",part="generated"} 3`);
+  expect(rows.filter((row) => row.startsWith("bunting_key_device_seconds_total"))).toHaveLength(3);
+  expect(rows.join()).not.toMatch(/"(red|blue|green|boss)"/);
+});
+
+test("metrics tell no keys apart unless asked to", async () => {
+  start();
+  await (await post(server, "/v1/chat/completions", chatBody("Rome?", { max_tokens: 3 }))).text();
+  await server.settled();
+  expect(await (await fetch(`${server.origin}/metrics`)).text()).not.toContain("bunting_key_");
 });

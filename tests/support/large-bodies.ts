@@ -94,6 +94,6 @@ export const largeBodies: readonly LargeBody[] = [
       return JSON.stringify({ messages: [message], response_format: format });
     },
     status: 400,
-    says: /invalid_schema.*(steps of work|longer than 2000 ms)|(steps of work|longer than 2000 ms).*invalid_schema/,
+    says: /invalid_schema.*(steps of work|more than 500 ms)|(steps of work|more than 500 ms).*invalid_schema/,
   },
 ];

@@ -8,6 +8,7 @@
 //   VPMADDUBSW   pairs of products in 16 bits. Up to 5 bits, four pairs are added in 16 bits before they are
 //                widened (4 * 2 * 31 * 127 < 2^15); with 6 bits, two pairs. Weights of 8 bits are made signed
 //                first, and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
+//   SDOT         four products at once, of signed numbers: weights of 8 bits are made signed.
 //   VPMADDWD     the same weights for many rows, when both factors were widened to 16 bits before.
 //   16 bits      the even and the odd bytes of weights separately, each product in 16 bits.
 #pragma once
@@ -76,14 +77,23 @@ BUNTING_INLINE vi with_sign(vi x, vi q) {
   return (vi)_mm256_sign_epi8((__m256i)x, (__m256i)q);
 }
 #else
+#if defined(__ARM_FEATURE_DOTPROD)
+#define BUNTING_HAS_SDOT
+BUNTING_INLINE vi dot(vi sum, vu signed_w, vi x) {
+  return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)signed_w, (int8x16_t)x);
+}
+#endif
 typedef int16_t vs __attribute__((vector_size(kLanes * 4)));
-// Adds pairs of 16-bit products in 32 bits; |a * b| < 2^15.
+// Adds pairs of 16-bit products in 32 bits.
 BUNTING_INLINE vi pairs_of(vs a, vs b) {
 #if defined(__SSE2__)
   return (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#elif defined(__aarch64__)
+  int16x8_t const x = (int16x8_t)a, y = (int16x8_t)b;
+  return (vi)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 #else
-  vi const products = (vi)(a * b);
-  return (products << 16 >> 16) + (products >> 16);
+  vi const x = (vi)a, y = (vi)b;
+  return (x << 16 >> 16) * (y << 16 >> 16) + (x >> 16) * (y >> 16);
 #endif
 }
 // Returns two of the four bytes, widened to 16 bits each.
@@ -227,6 +237,8 @@ class Dot {
     for (int i = 0; i < kRegisters; ++i) {
 #if defined(BUNTING_HAS_VNNI)
       sums_[i] = dot(sums_[i], w.r[i], broadcast(x4));
+#elif defined(BUNTING_HAS_SDOT)
+      sums_[i] = dot(sums_[i], kIsSigned ? w.r[i] ^ 0x80808080u : w.r[i], broadcast(x4));
 #elif defined(BUNTING_HAS_MADDUBS)
       vi const x = broadcast(x4), ones = broadcast(0x00010001);
       if constexpr (kIsSigned) {
@@ -268,6 +280,8 @@ class Dot {
     return steps;
   }();
   vi pairs_[kRegisters];
+#elif defined(BUNTING_HAS_SDOT)
+  static constexpr bool kIsSigned = product_bits(W) == 8;
 #else
   static constexpr bool kIsSigned = false;
 #endif

@@ -22,6 +22,8 @@ inline constexpr int kGroupedSums = 8, kGroupedRows = 4, kGroupedPanels = 4;
 inline constexpr int kGroupedSums = 4, kGroupedRows = 4, kGroupedPanels = 4;
 #elif defined(__AVX2__)
 inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
+#elif defined(BUNTING_HAS_SDOT)
+inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
 #else
 inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 #endif

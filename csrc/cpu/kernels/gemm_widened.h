@@ -169,17 +169,17 @@ class IntegerSum {
 
 // Adds the products of kGroup k of the inputs to the sums of R rows and N panels.
 template <Dtype W, int R, int N>
-BUNTING_INLINE void add_part(WidenedDot<W> (&dots)[R][N], Widened<W> const& weights, Inputs<W> const& x,
-                             int64_t group, int part) {
+BUNTING_INLINE void add_part(WidenedDot<W> (&dots)[R][N], Widened<W> const& weights, int64_t line,
+                             Inputs<W> const& x, int part) {
   using D = WidenedDot<W>;
-  int64_t const at = (group * kWidenedParts<W> + part) * kWidenedSteps<W> * kIntegerLineBytes;
 #pragma GCC unroll 16
   for (int step = 0; step < kWidenedSteps<W>; ++step) {
     typename D::Weight w[N];
-    for (int n = 0; n < N; ++n) w[n] = D::load_widened(weights.panels[n].q + at + step * kIntegerLineBytes);
+    for (int n = 0; n < N; ++n)
+      w[n] = D::load_widened(weights.panels[n].q + (line + step) * kIntegerLineBytes);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      int32_t const inputs = x.of_step(r, group, part, step);
+      int32_t const inputs = x.of_step(r, part, step);
       for (int n = 0; n < N; ++n) dots[r][n].add(w[n], inputs, step);
     }
   }
@@ -188,7 +188,10 @@ BUNTING_INLINE void add_part(WidenedDot<W> (&dots)[R][N], Widened<W> const& weig
 // Multiplies R rows by N panels over s.k, a multiple of 2 kGroup. It ignores the slice's weights; the slice's
 // panel stride is that of the lines to prefetch.
 template <Dtype W, int R, int N>
-void multiply_widened(Widened<W> const& weights, Inputs<W> x, Slice const& s) {
+void multiply_widened(Widened<W> const& weights, InputGroup const* rows, int64_t ldx,
+                      PreparedInput<W> const* prepared, Slice const& s) {
+  Inputs<W> x{rows, ldx, prepared};
+  int64_t line = 0;
   using D = WidenedDot<W>;
   constexpr int64_t kInputs = kInputsTogether<W>, kWeights = kWeightsTogether<W>;
   static_assert(kInputs == 1 || kWeights == 1 || kInputs == kWeights);
@@ -208,19 +211,20 @@ void multiply_widened(Widened<W> const& weights, Inputs<W> x, Slice const& s) {
       IntegerSum<W> integers[R][N];
       int64_t const first = group;
       do {
-        for (int part = 0; part < kWidenedParts<W>; ++part) {
+        for (int part = 0; part < kWidenedParts<W>; ++part, line += kWidenedSteps<W>) {
           D dots[R][N];
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r) {
-            vi const start = x.start_of(r, group, part);
+            vi const start = x.start_of(r, part);
             for (int n = 0; n < N; ++n) dots[r][n].start(start);
           }
-          add_part<W, R, N>(dots, weights, x, group, part);
+          add_part<W, R, N>(dots, weights, line, x, part);
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r)
             for (int n = 0; n < N; ++n) integers[r][n].add(dots[r][n]);
         }
         ++group;
+        x = x.from(1);
       } while (kWeights > 1 && group < end);
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = weights.panels[n].scales[first / kWeights];
@@ -234,12 +238,12 @@ void multiply_widened(Widened<W> const& weights, Inputs<W> x, Slice const& s) {
         f32x16 const minimums = weights.panels[n].minimums[first];
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
-          products[r][n] = fma(set1(x.x[r * x.ldx + first].minus_sum_f32), minimums, products[r][n]);
+          products[r][n] = fma(set1(x.x[r * x.ldx - 1].minus_sum_f32), minimums, products[r][n]);
       }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      f32x16 const scale = set1(x.x[r * x.ldx + end - 1].scale);
+      f32x16 const scale = set1(x.x[r * x.ldx - 1].scale);
       for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
     }
     asm volatile("" : : "r"(&sums) : "memory");
@@ -249,48 +253,50 @@ void multiply_widened(Widened<W> const& weights, Inputs<W> x, Slice const& s) {
 
 // Multiplies superblocks in the same way (gemm_super.h).
 template <Dtype W, int R, int N>
-void multiply_widened_superblocks(Widened<W> const& weights, Inputs<W> x, Slice const& s) {
+void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* rows, int64_t ldx,
+                                  PreparedInput<W> const* prepared, Slice const& s) {
   using D = WidenedDot<W>;
   constexpr int kInputParts = int(kInputGroups) * kWidenedParts<W>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");
   char const* fetch = s.fetch.from;
-  for (int64_t group = 0; group < s.k / kGroup; group += kInputGroups) {
+  Inputs<W> x{rows, ldx, prepared};
+  int64_t line = 0, group = 0;  // of weights
+  for (int64_t k = 0; k < s.k; k += kGroupMax, x = x.from(kInputGroups), group += kInputGroups * kParts<W>) {
     fetch_step<N>(fetch, s);
     ScaledSum<W> scaled[R][N];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) scaled[r][n].start();
-    for (int i = 0; i < kInputParts; ++i) {
+    for (int i = 0; i < kInputParts; ++i, line += kWidenedSteps<W>) {
       int const part = i % kWidenedParts<W>;
+      Inputs<W> const here = x.from(i / kWidenedParts<W>);
       D dots[R][N];
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        vi const start = x.start_of(r, group + i / kWidenedParts<W>, part);
+        vi const start = here.start_of(r, part);
         for (int n = 0; n < N; ++n) dots[r][n].start(start);
       }
-      add_part<W, R, N>(dots, weights, x, group + i / kWidenedParts<W>, part);
+      add_part<W, R, N>(dots, weights, line, here, part);
       for (int n = 0; n < N; ++n)
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
-          scaled[r][n].add(dots[r][n],
-                           weights.panels[n].scales[group * kParts<W> + i * kParts<W> / kWidenedParts<W>]);
+          scaled[r][n].add(dots[r][n], weights.panels[n].scales[group + i * kParts<W> / kWidenedParts<W>]);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      InputGroup const* const from = x.x + r * x.ldx + group;
+      InputGroup const* const from = x.x + r * x.ldx;
       f32x16 const scale = set1(from->scale);
       for (int n = 0; n < N; ++n) {
         auto const& panel = weights.panels[n];
-        auto const& factors = panel.factors[group * kGroup / kSuper];
+        auto const& factors = panel.factors[k / kSuper];
         f32x16 product;
         if constexpr (has_minimum(W)) {
           MinimumSum<W> minimum_sum;
           minimum_sum.start();
           for (int pair = 0; pair < MinimumSum<W>::kPairs; ++pair)
-            minimum_sum.add(panel.minimums[group * kParts<W> / 2 + pair],
-                            MinimumSum<W>::minus_sums(from, pair));
+            minimum_sum.add(panel.minimums[group / 2 + pair], MinimumSum<W>::minus_sums(from, pair));
           product = fma(scaled[r][n].value(), factors.scales, minimum_sum.value() * factors.minimums);
         } else {
           product = scaled[r][n].value() * factors.scales;
@@ -306,7 +312,8 @@ void multiply_widened_superblocks(Widened<W> const& weights, Inputs<W> x, Slice 
 template <Dtype W>
 struct WidenedMicro {
   static constexpr int kRows = kWidenedRows<W>;
-  using Block = void (*)(Widened<W> const&, Inputs<W>, Slice const&);
+  using Block = void (*)(Widened<W> const&, InputGroup const*, int64_t, PreparedInput<W> const*,
+                         Slice const&);
   template <int R, int N>
   static constexpr Block kBlock = [] {
     if constexpr (is_super(W))
@@ -368,7 +375,7 @@ struct WidenedMicro {
             for (int64_t t = first, rows; t < rows_end; t += rows, fetch += block_lines * kLine) {
               rows = blocks.next();
               kBlocks.at[rows - 1][panels - 1](
-                  weights, {x_of(t), g.ldx, strip.rows[kPreparesInputs<W> ? t - first : 0]},
+                  weights, x_of(t), g.ldx, strip.rows[kPreparesInputs<W> ? t - first : 0],
                   {.y = g.y + t * g.ldy + panel * kPanel,
                    .ldy = g.ldy,
                    .w = nullptr,

@@ -8,6 +8,8 @@ namespace bunting::BUNTING_ISA {
 
 void pack(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+double peak(Dtype dtype);
+uint64_t read(char const* from, size_t bytes);
 void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin,
               int64_t end);
 void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
@@ -36,6 +38,8 @@ Kernels const kernels = {
     .name = BUNTING_STRING(BUNTING_ISA),
     .pack = pack,
     .gemm = gemm,
+    .peak = peak,
+    .read = read,
     .quantise = quantise,
     .embed = embed,
     .norm = norm,

@@ -362,6 +362,11 @@ struct Kernels {
   // is_rounded_to also come from any plain source.
   void (*pack)(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin, int64_t end);
   void (*gemm)(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+  // For measuring: runs multiply-adds in registers, with the instruction by which the level multiplies f32,
+  // bf16 or, for any other type, int8, and returns the number of operations. A multiply-add is two.
+  double (*peak)(Dtype dtype);
+  // Adds up the words of `bytes`, a multiple of 256.
+  uint64_t (*read)(char const* from, size_t bytes);
   // Rounds rows [begin, end) of x [T, ldx], f32 or bf16, to groups: `to` is for grouped weights, ld >=
   // round_up(k, 64) / kGroup.
   void (*quantise)(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin, int64_t end);

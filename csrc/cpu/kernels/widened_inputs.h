@@ -81,22 +81,24 @@ struct WidenedInputs {
   int64_t ldx;
   PreparedInput<W> const* prepared;  // rows kStride apart; null if the kind needs none
 
-  // Returns the inputs of a step of part `part` of a group.
-  BUNTING_INLINE int32_t of_step(int row, int64_t group, int part, int step) const {
+  // Returns the inputs from a later group on.
+  BUNTING_INLINE WidenedInputs from(int64_t groups) const { return {x + groups, ldx, prepared + groups}; }
+  // Returns the inputs of a step of part `part` of the first group.
+  BUNTING_INLINE int32_t of_step(int row, int part, int step) const {
     step += part * kWidenedSteps<W>;
-    if constexpr (kProduct<W> != Product::wide) return four_of(x[row * ldx + group], step);
+    if constexpr (kProduct<W> != Product::wide) return four_of(x[row * ldx], step);
     int32_t two;
-    std::memcpy(&two, prepared[row * kStride + group].q + 2 * step, sizeof two);
+    std::memcpy(&two, prepared[row * kStride].q + 2 * step, sizeof two);
     return two;
   }
   // Returns the initial value of the sum of a part.
-  BUNTING_INLINE vi start_of(int row, int64_t group, int part) const {
+  BUNTING_INLINE vi start_of(int row, int part) const {
     if constexpr (kProduct<W> == Product::wide)
       return vi{};
     else if constexpr (kHasStarts<W>)
-      return broadcast(prepared[row * kStride + group].starts[part]);
+      return broadcast(prepared[row * kStride].starts[part]);
     else
-      return excess_of<W>(x[row * ldx + group], part);
+      return excess_of<W>(x[row * ldx], part);
   }
 };
 

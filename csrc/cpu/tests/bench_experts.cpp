@@ -66,7 +66,7 @@ void bench(Kernels const& kernels, Shape const& shape, Dtype dtype, ThreadPool& 
     double const until = wall_seconds() + 0.5;
     for (int round = 0; round < 5 || wall_seconds() < until; ++round) {
       for (float& logit : logits) logit = float(random()) * 0x1p-31f;
-      plan.choose(logits.data(), experts, nullptr, 0, tokens);
+      plan.choose(logits.data(), experts, nullptr, nullptr, 0, tokens);
       plan.group(tokens);
       ExpertsMlp const mlp{.plan = &plan,
                            .x = x,
@@ -118,6 +118,6 @@ int main(int count, char** arguments) {
   std::printf("one thread reads %.1f GB/s\n", bench::peak_read_bytes() / 1e9);
   for (bench::Shape const& shape : bench::kShapes)
     if (!(is_super(dtype) && (shape.hidden % kSuper != 0 || shape.feed_forward % kSuper != 0)))
-      bench::bench(*kernels_for(best_isa()), shape, dtype, pool, tokens);
+      bench::bench(*kernels_for(usable_isa()), shape, dtype, pool, tokens);
   return 0;
 }

@@ -16,7 +16,7 @@ export interface Reading {
  * message to answer.
  */
 export function textOf(block: Fields, place: string, reading: Reading): string {
-  const type = block.raw("type");
+  const type = block.raw("type", { type: "string" });
   switch (type) {
     case "text":
       return block.requiredString("text");
@@ -51,7 +51,7 @@ function documentText(block: Fields, place: string, reading: Reading): string {
   const source = block.object("source");
   const head = [block.string("title"), block.string("context")].filter((text) => text !== undefined);
   block.raw("citations"); // asks for citations, which this server does not write
-  const type = source?.raw("type");
+  const type = source?.raw("type", { type: "string" });
   if (source !== undefined && type === "text") return [...head, source.requiredString("data")].join("\n");
   if (source !== undefined && type === "content")
     return [...head, ...textsIn(source, "content", place, reading)].join("\n");
@@ -59,7 +59,7 @@ function documentText(block: Fields, place: string, reading: Reading): string {
 }
 
 function textsIn(fields: Fields, name: string, place: string, reading: Reading): string[] {
-  const content = fields.raw(name);
+  const content = fields.raw(name, { type: ["string", "array"] });
   if (typeof content === "string") return [content];
   const path = fields.pathOf(name);
   return (fields.list(name, requestLimits.contentPartsMax) ?? []).map((block, index) =>

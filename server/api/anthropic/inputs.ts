@@ -36,12 +36,16 @@ export function conversationOf(
   noteMark();
   const given = fields.list("messages", requestLimits.messagesMax);
   if (given === undefined || given.length === 0) {
-    throw refusal("messages", "an array of at least one message", fields.raw("messages"));
+    throw refusal("messages", "an array of at least one message", fields.peek("messages"));
   }
   messages.push(...systemOf(fields, ignored));
   noteMark();
   const turns = given.map((turn, index) => fieldsOf(turn, `messages[${index}]`));
-  const from = askedFrom(turns.map((turn) => (holdsResults(turn) ? "tool" : turn.raw("role"))));
+  const from = askedFrom(
+    turns.map((turn) =>
+      holdsResults(turn) ? "tool" : turn.raw("role", { enum: ["user", "assistant", "system"] }),
+    ),
+  );
   for (const [index, turn] of turns.entries()) {
     messages.push(...messagesOf(turn, { isAsked: index >= from, ignored }));
     noteMark();
@@ -52,7 +56,7 @@ export function conversationOf(
 }
 
 function holdsResults(turn: Fields): boolean {
-  const content = turn.raw("content");
+  const content = turn.raw("content", { type: ["string", "array"] });
   return (
     Array.isArray(content) &&
     content.some((block: { readonly type?: unknown } | null) => block?.type === "tool_result")
@@ -66,7 +70,7 @@ function messagesOf(turn: Fields, reading: Reading): ChatMessage[] {
 }
 
 function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
-  const role = turn.raw("role");
+  const role = turn.raw("role", { enum: ["user", "assistant", "system"] });
   const past = { ...reading, isAsked: false };
   switch (role) {
     case "system":
@@ -87,7 +91,7 @@ function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
 const attribution = /^x-anthropic-billing-header:[^\n]*(\n|$)/;
 
 function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
-  const system = fields.raw("system");
+  const system = fields.raw("system", { type: ["string", "array"] });
   if (system === undefined) return [];
   const [first = "", ...others] = textsOf(fields, "system", "system", { isAsked: true, ignored });
   const kept = first.replace(attribution, "");
@@ -99,7 +103,7 @@ function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
 
 /** Messages of a user turn. Results of calls are messages of their own, between the texts around them. */
 function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
-  const content = turn.raw("content");
+  const content = turn.raw("content", { type: ["string", "array"] });
   if (typeof content === "string") return [{ role: "user", content }];
   const messages: ChatMessage[] = [];
   let texts: string[] = [];
@@ -108,7 +112,7 @@ function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
     texts = [];
   };
   for (const block of blocksOf(turn, "content")) {
-    if (block.raw("type") === "tool_result") {
+    if (block.raw("type", { type: "string" }) === "tool_result") {
       endText();
       messages.push(resultOf(block, reading.ignored));
     } else texts.push(textOf(block, "messages.content", reading));
@@ -135,14 +139,14 @@ function resultOf(block: Fields, ignored: Ignored): ChatMessage {
 }
 
 function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
-  const content = turn.raw("content");
+  const content = turn.raw("content", { type: ["string", "array"] });
   if (typeof content === "string") return { role: "assistant", content };
   const texts: string[] = [];
   const thoughts: string[] = [];
   const calls: PastCall[] = [];
   const { ignored } = reading;
   for (const block of blocksOf(turn, "content")) {
-    switch (block.raw("type")) {
+    switch (block.raw("type", { type: "string" })) {
       case "tool_use":
         block.raw("caller"); // says that the model itself made the call
         calls.push(
@@ -173,12 +177,12 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
 /** A string, or the parts of text blocks. Throws 400. */
 function contentIn(fields: Fields, name: string, place: string, reading: Reading): ChatMessage["content"] {
   const texts = textsOf(fields, name, place, reading);
-  return typeof fields.raw(name) === "string" ? texts[0]! : contentOf(texts);
+  return typeof fields.peek(name) === "string" ? texts[0]! : contentOf(texts);
 }
 
 /** Texts of a string or of text blocks; empty if the field is missing in a past message. Throws 400. */
 function textsOf(fields: Fields, name: string, place: string, reading: Reading): string[] {
-  const content = fields.raw(name);
+  const content = fields.raw(name, { type: ["string", "array"] });
   if (typeof content === "string") return [content];
   if (content === undefined && !reading.isAsked) return [];
   return blocksOf(fields, name).map((block) => {
@@ -190,7 +194,7 @@ function textsOf(fields: Fields, name: string, place: string, reading: Reading):
 
 function blocksOf(fields: Fields, name: string): Fields[] {
   const path = fields.pathOf(name);
-  const content = fields.raw(name);
+  const content = fields.raw(name, { type: ["string", "array"] });
   if (!Array.isArray(content)) throw refusal(path, "a string or an array of blocks", content);
   const blocks = fields.list(name, requestLimits.contentPartsMax)!;
   return blocks.map((block, index) => fieldsOf(block, `${path}[${index}]`));

@@ -43,7 +43,7 @@ export function parseMessagesRequest(
   const { model, prompt, marks, calls, format, ignored } = parseCommon(fields, served);
   if (!fields.has("max_tokens")) throw refusal("max_tokens", "an integer of at least 1", undefined);
   refuseMoreAnswers(fields);
-  const tier = fields.raw("service_tier");
+  const tier = fields.raw("service_tier", { enum: ["auto", "standard_only"] });
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
   const generation = generationOf(fields, served.model, {
@@ -71,10 +71,10 @@ function parseCommon(fields: Fields, served: Served) {
   const { tools, calls } = toolUseOf(fields, ignored);
   const { messages, marks } = conversationOf(fields, ignored);
   for (const name of ["container", "output_format", "suffix"]) {
-    const value = fields.raw(name);
+    const value = fields.raw(name, { enum: [[], ""] });
     if (value !== undefined && !isOneOf(value, [[], ""])) throw notSupported(name, "this field");
   }
-  if (!isOneOf(fields.raw("mcp_servers"), [undefined, []])) ignored.add("mcp_servers");
+  if (!isOneOf(fields.raw("mcp_servers", { type: "array" }), [undefined, []])) ignored.add("mcp_servers");
   const thinking = thinkingOf(fields, served.template, tools.length > 0);
   for (const name of thinking.ignored) ignored.add(name);
   const format = outputFormatOf(fields, ignored);
@@ -96,12 +96,12 @@ function parseCommon(fields: Fields, served: Served) {
 function outputFormatOf(fields: Fields, ignored: Ignored): RequestedConstraint | null {
   const output = fields.object("output_config");
   const format = output?.object("format");
-  output?.raw("effort"); // a field of reasoning
+  output?.taken("effort"); // a field of reasoning
   if (output !== undefined) noteTheRest(output, "output_config", ignored);
   if (format === undefined) return null;
-  const type = format.raw("type");
+  const type = format.raw("type", { enum: ["json_schema"] });
   if (type !== "json_schema") throw refusal(format.pathOf("type"), '"json_schema"', type);
-  const schema = format.raw("schema");
+  const schema = format.raw("schema", { type: ["object", "boolean"] });
   if (schema === undefined) throw refusal(format.pathOf("schema"), "a JSON Schema", undefined);
   return { source: { kind: "schema", schema, layout: "compact" }, param: format.pathOf("schema") };
 }

@@ -30,9 +30,9 @@ export function noteTheRest(fields: Fields, place: string, ignored: Ignored): vo
 export function noteCacheControl(fields: Fields, ignored: Ignored): void {
   const mark = fields.object("cache_control");
   if (mark === undefined) return;
-  const type = mark.raw("type");
+  const type = mark.raw("type", { type: "string" });
   if (type !== "ephemeral") throw refusal(mark.pathOf("type"), '"ephemeral"', type);
-  const ttl = mark.raw("ttl") ?? "5m";
+  const ttl = mark.raw("ttl", { type: "string" }) ?? "5m";
   if (ttl !== "5m" && ttl !== "1h") throw refusal(mark.pathOf("ttl"), "5m or 1h", ttl);
   ignored.marked(ttlsMs[ttl]);
 }

@@ -55,7 +55,7 @@ function toolChoiceOf(
 }
 
 function choiceOf(given: Fields): ToolChoice {
-  const type = given.raw("type");
+  const type = given.raw("type", { enum: ["auto", "any", "tool", "none"] });
   switch (type) {
     case "auto":
     case "none":
@@ -74,11 +74,11 @@ function choiceOf(given: Fields): ToolChoice {
  * one.
  */
 function isReadable(tool: Fields, choice: ToolChoice, ignored: Ignored): boolean {
-  const type = tool.raw("type");
+  const type = tool.raw("type", { type: "string" });
   if (type === undefined || type === "custom") return true;
   const path = tool.pathOf("type");
   if (typeof type !== "string") throw refusal(path, "custom", type);
-  if (choice.kind === "named" && choice.name === tool.raw("name"))
+  if (choice.kind === "named" && choice.name === tool.peek("name"))
     throw badRequest(
       `${path}: this server has no tools of its own, but tool_choice names one of the type ${quote(type)}`,
       path,
@@ -96,7 +96,7 @@ const names: NameRule = {
 function checkedTool(tool: Fields, ignored: Ignored): CheckedTool {
   checkToolDefinition(tool, "input_schema", names);
   const description = tool.string("description");
-  const parameters = tool.raw("input_schema");
+  const parameters = tool.taken("input_schema");
   if (parameters === undefined) throw refusal(tool.pathOf("input_schema"), "an object", undefined);
   const strict = tool.boolean("strict") ?? false;
   noteTheRest(tool, "tools", ignored);

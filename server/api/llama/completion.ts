@@ -87,12 +87,18 @@ export function parseLlamaInfill(body: Body, { model: served }: Served, targets:
 /** Parses the shared fields. `whole`: a prompt composed of several fields; null for a single field. */
 function parse(fields: Fields, served: ServedModel, targets: Targets, whole: string | null): LlamaRequest {
   for (const [name, neutral] of Object.entries(unsupported)) {
-    const value = fields.raw(name);
+    const value = fields.raw(name, { enum: neutral });
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
   refuseMoreAnswers(fields);
   const prompts = promptsOf(
-    whole ?? plainPrompts(fields.raw("prompt"), "prompt", served, requestLimits.promptsMax),
+    whole ??
+      plainPrompts(
+        fields.raw("prompt", { type: ["string", "array", "object"] }),
+        "prompt",
+        served,
+        requestLimits.promptsMax,
+      ),
     served,
   );
   const stream = fields.boolean("stream") ?? false;

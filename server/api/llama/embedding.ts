@@ -20,12 +20,17 @@ export function parseLlamaEmbedding(
   targets: Targets,
 ): LlamaEmbeddingRequest {
   const fields = new Fields(body);
-  const param = fields.raw("input") === undefined ? "content" : "input";
-  const norm = fields.raw("embd_normalize") ?? 2;
+  const param = fields.has("input") ? "input" : "content";
+  const norm = fields.raw("embd_normalize", { enum: [2] }) ?? 2;
   if (norm !== 2) throw refusal("embd_normalize", "2: vectors have a Euclidean length of 1", norm);
   return {
     inputs: promptsOf(
-      plainPrompts(fields.raw(param), param, model, requestLimits.embeddingInputsMax),
+      plainPrompts(
+        fields.raw(param, { type: ["string", "array", "object"] }),
+        param,
+        model,
+        requestLimits.embeddingInputsMax,
+      ),
       model,
       param,
       requestLimits.embeddingInputsMax,

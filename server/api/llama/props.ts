@@ -3,11 +3,9 @@ import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 import { chatPromptText, chatPromptTokens, type PromptServices } from "../../request/prompt.ts";
 import { Fields } from "../fields.ts";
-import { messagesOf, promptEndOf } from "../openai/inputs.ts";
 import { parseChatRequest } from "../openai/schema.ts";
-import { toolsOf } from "../openai/tools.ts";
+import { parseTemplated } from "../openai/tokenize.ts";
 import { noTargets } from "../targets.ts";
-import { thinkingOf } from "../thinking.ts";
 
 interface PropsDeps extends PromptServices {
   readonly fleet: Pick<Fleet, "loads">;
@@ -64,10 +62,6 @@ export async function applyTemplate(
   body: Readonly<Record<string, unknown>>,
   services: PromptServices,
 ): Promise<object> {
-  const fields = new Fields(body);
-  const messages = messagesOf(fields);
-  const tools = toolsOf(fields);
-  const { templateArguments } = thinkingOf(fields, services.template, tools.length > 0);
-  const prompt = { messages, tools, ...promptEndOf(fields), templateArguments };
+  const prompt = parseTemplated(new Fields(body), services.template);
   return { prompt: await chatPromptText(prompt, services) };
 }

@@ -25,7 +25,7 @@ type Served = Pick<EmbedServices, "model">;
  */
 export function parseOllamaEmbed(body: Body, served: Served, targets: Targets): OllamaEmbedRequest {
   const fields = new Fields(body);
-  const given = fields.raw("input");
+  const given = fields.raw("input", { type: ["string", "array"] });
   const isText =
     typeof given === "string" || (Array.isArray(given) && given.every((one) => typeof one === "string"));
   if (!isText) throw refusal("input", "a string or an array of strings", given);

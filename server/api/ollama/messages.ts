@@ -15,9 +15,9 @@ import { askedFrom, insteadOf } from "../past.ts";
 export function messagesOf(fields: Fields, ignored: Set<string>): ChatMessage[] {
   const list = fields.list("messages", requestLimits.messagesMax) ?? [];
   const given = list.map((value, index) => fieldsOf(value, `messages[${index}]`));
-  const from = askedFrom(given.map((message) => message.raw("role")));
+  const from = askedFrom(given.map((message) => message.taken("role")));
   return given.map((message, index): ChatMessage => {
-    const role = message.raw("role");
+    const role = message.raw("role", { enum: ["system", "user", "assistant", "tool"] });
     const content = contentOf(message, role === "user" && index >= from, ignored);
     switch (role) {
       case "system":
@@ -71,7 +71,7 @@ function callsOf(message: Fields): PastCall[] {
   const given = message.list("tool_calls", requestLimits.contentPartsMax) ?? [];
   return given.map((value, index) => {
     const call = fieldsOf(value, `${message.pathOf("tool_calls")}[${index}]`);
-    const made = fieldsOf(call.raw("function"), call.pathOf("function"));
+    const made = fieldsOf(call.raw("function", { type: "object" }), call.pathOf("function"));
     return pastCall(call.string("id"), made.requiredString("name"), readArguments(made.raw("arguments")));
   });
 }

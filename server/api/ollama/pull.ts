@@ -19,11 +19,19 @@ const LINE_MS = 200;
 
 type Deps = Pick<RouteDeps, "model" | "limits">;
 
+/** Reads a request to fetch a model. */
+export function parsePull(fields: Fields): {
+  readonly given: string | undefined;
+  readonly isStream: boolean;
+} {
+  const given = fields.string("model") ?? fields.string("name");
+  return { given, isStream: fields.boolean("stream") ?? true };
+}
+
 /** A model that is served is there already. Others take a name of the hub, and an operator's key. */
 export async function answerPull(call: Call, deps: Deps): Promise<unknown> {
   const fields = new Fields(await call.readWork());
-  const given = fields.string("model") ?? fields.string("name");
-  const isStream = fields.boolean("stream") ?? true;
+  const { given, isStream } = parsePull(fields);
   reportIgnored(call, fields.unread());
   const refusal = refusalOf(fields, deps.model);
   if (refusal === null) return { status: "success" };

@@ -47,7 +47,8 @@ export function parseOllamaChat(body: Body, served: Served, targets: Targets): O
   const replaced = new Set<string>();
   const messages = messagesOf(fields, replaced);
   const { tools, calls, ignored } = toolUseOf(fields, anyNames);
-  if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in a chat");
+  if (!isOneOf(fields.raw("suffix", { enum: [""] }) ?? "", [""]))
+    throw notSupported("suffix", "filling in a chat");
   const read = [...ignored, ...replaced];
   return parseCommon(fields, served, targets, {
     messages,
@@ -66,7 +67,7 @@ export function parseOllamaGenerate(body: Body, served: Served, targets: Targets
   const system = fields.string("system");
   refuseImages(fields);
   for (const [name, neutral] of Object.entries({ template: [""], context: [[]] })) {
-    const value = fields.raw(name);
+    const value = fields.raw(name, { enum: neutral });
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this field");
   }
   const fill = fillOf(fields.string("suffix"), "suffix", served.model);
@@ -117,7 +118,7 @@ function parseCommon(
   };
   const generation = { ...generationOf(options, model, own), ...namesIn(fields) };
   const stream = fields.boolean("stream") ?? true;
-  const keepAlive = fields.raw("keep_alive");
+  const keepAlive = fields.raw("keep_alive", { type: ["string", "number"] });
   const chat = { messages, tools, addGenerationPrompt: true, templateArguments: thinking.templateArguments };
   const isNothing = raw === null ? messages.length === 0 : raw === "" && fill === null;
   const prompt: OllamaPrompt = isNothing
@@ -156,14 +157,14 @@ export function nameOf(fields: Fields, served: ServedModel): string {
 
 /** Throws 400 if `think` asks for reasoning and the chat template cannot turn it on. */
 function expectThinks(fields: Fields, { ignored }: Thinking): void {
-  const given = fields.raw("think");
+  const given = fields.taken("think");
   if (given === undefined || given === false || given === "none" || !ignored.includes("think")) return;
   throw badRequest("think: this model's chat template has no thinking to turn on", "think");
 }
 
 /** Reads `format`: "json" or a schema. */
 function formatOf(fields: Fields): RequestedConstraint | null {
-  const format = fields.raw("format");
+  const format = fields.raw("format", { type: ["string", "object"] });
   if (format === undefined || format === "") return null;
   const isSchema = typeof format === "object" && !Array.isArray(format);
   if (format !== "json" && !isSchema) throw refusal("format", '"json" or a JSON Schema', format);

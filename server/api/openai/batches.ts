@@ -22,21 +22,28 @@ function tooMany(count: number, max: number): ApiError {
   );
 }
 
-/** POST /v1/batches */
-export async function createBatch(call: Call, jobs: JobService): Promise<object> {
-  const { store, runner, settings, nowSeconds } = jobs;
-  const fields = new Fields(await call.readWork());
+/** Reads a request for a batch. Throws 400. */
+export function parseBatch(body: Readonly<Record<string, unknown>>) {
+  const fields = new Fields(body);
   const inputFile = fields.string("input_file_id") ?? "";
-  const given = fields.raw("endpoint");
+  const given = fields.raw("endpoint", { enum: batchEndpoints });
   const endpoint = batchEndpoints.find((one) => one === given);
   if (endpoint === undefined) throw refusal("endpoint", batchEndpoints.join(" or "), given);
-  const { window, seconds } = windowOf(fields.raw("completion_window"));
+  const { window, seconds } = windowOf(fields.raw("completion_window", { type: "string" }));
   const metadata = metadataOf(fields);
-  const outputExpiresAfter = outputExpiryOf(fields.raw("output_expires_after"));
+  const outputExpiresAfter = outputExpiryOf(fields.object("output_expires_after"));
   const { priorityMax } = requestLimits;
   const priority = fields.integer("priority", { min: -priorityMax, max: priorityMax }) ?? 0;
   const [unknown] = fields.unread();
   if (unknown !== undefined) throw badRequest(`a batch has no field ${quote(unknown)}`, unknown);
+  return { inputFile, endpoint, window, seconds, metadata, outputExpiresAfter, priority };
+}
+
+/** POST /v1/batches */
+export async function createBatch(call: Call, jobs: JobService): Promise<object> {
+  const { store, runner, settings, nowSeconds } = jobs;
+  const asked = parseBatch(await call.readWork());
+  const { inputFile, endpoint, window, seconds, metadata, outputExpiresAfter, priority } = asked;
   const file = store.file(call.tenant, inputFile);
   if (file === null) throw badRequest(`there is no file ${quote(inputFile)}`, "input_file_id");
   if (file.purpose !== "batch") {
@@ -145,13 +152,9 @@ function windowOf(given: unknown): { readonly window: string; readonly seconds: 
   return { window: given as string, seconds: hours * 3600 };
 }
 
-function outputExpiryOf(given: unknown): number | null {
-  if (given === undefined) return null;
-  if (typeof given !== "object" || given === null) {
-    throw refusal("output_expires_after", "an object with anchor and seconds", given);
-  }
-  const fields = new Fields(given as Readonly<Record<string, unknown>>, "output_expires_after");
-  const anchor = fields.raw("anchor");
+function outputExpiryOf(fields: Fields | undefined): number | null {
+  if (fields === undefined) return null;
+  const anchor = fields.raw("anchor", { enum: ["created_at"] });
   if (anchor !== "created_at") throw refusal("output_expires_after.anchor", '"created_at"', anchor);
-  return expirySeconds(fields.raw("seconds"), "output_expires_after.seconds");
+  return expirySeconds(fields.raw("seconds", { type: "integer" }), "output_expires_after.seconds");
 }

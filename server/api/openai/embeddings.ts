@@ -28,12 +28,17 @@ export function parseEmbeddingsRequest(
   const fields = new Fields(body);
   const model = modelOf(fields, services.model);
   const { size } = embeddingOf(services);
-  const format = fields.string("encoding_format") ?? "float";
+  const format = fields.raw("encoding_format", { enum: ["float", "base64"] }) ?? "float";
   if (format !== "float" && format !== "base64") {
     throw refusal("encoding_format", "float or base64", format);
   }
   const prompt = embeddingPrompt(fields, services);
-  const inputs = promptsOf(fields.raw("input"), services.model, "input", requestLimits.embeddingInputsMax);
+  const inputs = promptsOf(
+    fields.raw("input", { type: ["string", "array"] }),
+    services.model,
+    "input",
+    requestLimits.embeddingInputsMax,
+  );
   if (prompt !== undefined && prompt !== "" && inputs.some((input) => typeof input !== "string"))
     throw badRequest("a prompt goes before texts, and input has tokens", "input");
   return {

@@ -96,7 +96,7 @@ export function endOf(
  */
 function tokensMaxOf(fields: Fields, bound: string, tokensLeast: number): number | null {
   const name = [bound, ...boundNames].find((one) => fields.has(one)) ?? bound;
-  const given = fields.raw(name);
+  const given = fields.raw(name, { type: "integer", minimum: -2 });
   if (given === undefined || given === -1 || given === -2) return null;
   const max = Number.MAX_SAFE_INTEGER;
   if (typeof given === "number" && Number.isInteger(given) && given >= tokensLeast && given <= max)

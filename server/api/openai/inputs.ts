@@ -18,10 +18,10 @@ import { isOneOf } from "./support.ts";
 export function messagesOf(fields: Fields, ignored: Set<string> = new Set()): ChatMessage[] {
   const messages = fields.list("messages", requestLimits.messagesMax);
   if (messages === undefined || messages.length === 0) {
-    throw refusal("messages", "an array of at least one message", fields.raw("messages"));
+    throw refusal("messages", "an array of at least one message", fields.peek("messages"));
   }
   const given = messages.map((message, index) => fieldsOf(message, `messages[${index}]`));
-  const from = askedFrom(given.map((message) => message.raw("role")));
+  const from = askedFrom(given.map((message) => message.taken("role")));
   return given.map((message, index) => parseMessage(message, { isAsked: index >= from, ignored }));
 }
 
@@ -30,11 +30,11 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   // `function` was the role of results in OpenAI's first function calling.
   const role = given === "function" ? "tool" : roles.find((known) => known === given);
   if (role === undefined) {
-    throw refusal(fields.pathOf("role"), "system, developer, user, assistant or tool", fields.raw("role"));
+    throw refusal(fields.pathOf("role"), "system, developer, user, assistant or tool", fields.peek("role"));
   }
   const isAsked = reading.isAsked && role === "user";
   const toolCalls = role === "assistant" ? pastCallsOf(fields) : [];
-  if (role !== "assistant" && !isOneOf(fields.raw("tool_calls"), [undefined, []]))
+  if (role !== "assistant" && !isOneOf(fields.raw("tool_calls", { type: "array" }), [undefined, []]))
     note(reading.ignored, "messages.tool_calls");
   const name = fields.string("name");
   const reasoning = fields.string("reasoning_content") ?? fields.string("reasoning");
@@ -51,7 +51,7 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
 
 /** Text, or parts as they came. */
 function contentIn(fields: Fields, reading: Reading): ChatMessage["content"] {
-  const content = fields.raw("content");
+  const content = fields.raw("content", { type: ["string", "array"] });
   const spoken = fields.raw("audio") === undefined ? [] : [readInstead(fields, "audio", "messages", reading)];
   if (typeof content === "string") return [content, ...spoken].join("\n");
   if (content === undefined && !reading.isAsked)
@@ -67,7 +67,7 @@ function contentIn(fields: Fields, reading: Reading): ChatMessage["content"] {
 const textTypes = ["text", "input_text", "output_text", "refusal"];
 
 function partText(part: Fields, reading: Reading): string {
-  const type = part.raw("type");
+  const type = part.raw("type", { type: "string" });
   if (typeof type !== "string") throw refusal(part.pathOf("type"), "a string", type);
   if (!textTypes.includes(type)) return readInstead(part, type, "messages.content", reading);
   return part.requiredString(type === "refusal" ? "refusal" : "text");
@@ -95,7 +95,7 @@ export function promptEndOf(
 export function templateArgumentsOf(fields: Fields): Readonly<Record<string, unknown>> {
   const entries = fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax);
   // The client's own object: its numbers and keys are read from its text (text/json-text.ts).
-  return entries === undefined ? {} : (fields.raw("chat_template_kwargs") as Record<string, unknown>);
+  return entries === undefined ? {} : (fields.taken("chat_template_kwargs") as Record<string, unknown>);
 }
 
 /** A prompt or a list of prompts, each a text or token ids. */

@@ -11,15 +11,15 @@ const UNITS_PER_TOKEN = 64;
 export function predictionOf(fields: Fields): string | null {
   const given = fields.object("prediction");
   if (given === undefined) return null;
-  const type = given.raw("type");
+  const type = given.raw("type", { enum: ["content"] });
   if (type !== "content") throw refusal(given.pathOf("type"), 'the string "content"', type);
-  const content = given.raw("content");
+  const content = given.raw("content", { type: ["string", "array"] });
   if (typeof content === "string") return content;
   if (!Array.isArray(content))
     throw refusal(given.pathOf("content"), "a string or an array of texts", content);
   const texts = given.list("content", requestLimits.contentPartsMax)!.map((part, index) => {
     const fields = fieldsOf(part, `${given.pathOf("content")}[${index}]`);
-    const kind = fields.raw("type");
+    const kind = fields.raw("type", { enum: ["text"] });
     if (kind !== "text") throw refusal(fields.pathOf("type"), 'the string "text"', kind);
     return fields.requiredString("text");
   });

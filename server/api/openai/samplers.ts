@@ -50,7 +50,7 @@ const WHOLE = -1;
 /** Throws 400 for samplers that would change the sampled token. Leaves the names of the others unread. */
 export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
   for (const [name, off] of Object.entries(samplersOff)) {
-    const value = fields.raw(name);
+    const value = fields.raw(name, { enum: off });
     if (value === undefined || isOneOf(value, off)) continue;
     const path = fields.pathOf(name);
     throw badRequest(
@@ -58,13 +58,13 @@ export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
       path,
     );
   }
-  const samplers = fields.raw("samplers");
+  const samplers = fields.raw("samplers", { type: ["array", "string"] });
   if (samplers !== undefined && !isOneOf(samplersHere(samplers), [order]))
     throw notSupported(fields.pathOf("samplers"), "another order than the usual one");
   const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
   const penalises = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
   const lookBack = fields.peek("repeat_last_n") ?? usualLookBack;
-  if (penalises && lookBack !== usualLookBack && fields.raw("repeat_last_n") !== WHOLE)
+  if (penalises && lookBack !== usualLookBack && fields.raw("repeat_last_n", { type: "integer" }) !== WHOLE)
     throw notSupported(fields.pathOf("repeat_last_n"), "penalties that look back at a part of the text");
 }
 

@@ -64,7 +64,7 @@ const made = new WeakMap<object, unknown>();
  * Parses a list or map once: the outputs of a program's call share such lists, which take a while to read.
  */
 function readOnce<Result>(fields: Fields, name: string, read: () => Result): Result {
-  const given = fields.raw(name);
+  const given = fields.taken(name);
   if (typeof given !== "object" || given === null) return read();
   if (!made.has(given)) made.set(given, read());
   return made.get(given) as Result;
@@ -117,7 +117,7 @@ function badWordsOf(fields: Fields, served: ServedModel): (readonly TokenId[])[]
 }
 
 export function stopStringsOf(fields: Fields, name: "stop" | "stop_sequences" = "stop"): readonly string[] {
-  const given = fields.raw(name);
+  const given = fields.raw(name, { type: ["string", "array"] });
   if (given === undefined || given === "") return [];
   if (typeof given !== "string" && !Array.isArray(given))
     throw refusal(fields.pathOf(name), "a string or an array of strings", given);

@@ -80,7 +80,8 @@ export function parseChatRequest(
   const fields = new Fields(body);
   const { tools, calls, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
-  if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in a chat");
+  if (!isOneOf(fields.raw("suffix", { enum: [""] }) ?? "", [""]))
+    throw notSupported("suffix", "filling in a chat");
   const topLogprobs = chatLogprobs(fields);
   const replaced = new Set<string>();
   const messages = messagesOf(fields, replaced);
@@ -116,7 +117,7 @@ export function parseCompletionRequest(
   targets: Targets = noTargets,
 ): CompletionRequest {
   const fields = new Fields(body);
-  const prompts = promptsOf(fields.raw("prompt"), served);
+  const prompts = promptsOf(fields.raw("prompt", { type: ["string", "array"] }), served);
   if (toolsOf(fields).length > 0) throw notSupported("tools", "calling functions outside of a chat");
   const fill = fillOf(fields.string("suffix"), "suffix", served);
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;

@@ -42,7 +42,7 @@ export function serviceWith(targets: Targets): RequestedService {
 }
 
 function tierOf(fields: Fields): ServiceTier | null {
-  const given = fields.raw("service_tier");
+  const given = fields.raw("service_tier", { enum: ["auto", "default", "flex", "priority"] });
   switch (given) {
     case undefined:
       return null;

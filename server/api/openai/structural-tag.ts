@@ -9,7 +9,7 @@ const MARK_MAX = 1024;
 
 /** Constraint of an object whose `type` is "structural_tag". */
 export function structuralTag(fields: Fields): ConstraintSource {
-  const type = fields.raw("type") ?? "structural_tag";
+  const type = fields.raw("type", { enum: ["structural_tag"] }) ?? "structural_tag";
   if (type !== "structural_tag") throw refusal(fields.pathOf("type"), "structural_tag", type);
   const inner = fields.object("format");
   const format = inner === undefined ? olderForm(fields) : formatOf(inner, 0);
@@ -39,7 +39,7 @@ function formatOf(fields: Fields, depth: number): TagFormat {
 }
 
 function readFormat(fields: Fields, depth: number): TagFormat {
-  const type = fields.raw("type");
+  const type = fields.raw("type", { type: "string" });
   switch (type) {
     case "any_text":
       return { kind: "text" };
@@ -77,7 +77,7 @@ function countedTags(
   depth: number,
 ): { readonly tags: readonly Tag[]; readonly atLeastOne: boolean; readonly stopsAfterFirst: boolean } {
   const tags = itemsOf(fields, "tags").map((one) => {
-    const type = one.raw("type") ?? "tag";
+    const type = one.raw("type", { enum: ["tag"] }) ?? "tag";
     if (type !== "tag") throw refusal(one.pathOf("type"), "tag", type);
     const tag = tagOf(one, depth + 1);
     one.expectAllRead();
@@ -93,7 +93,9 @@ function countedTags(
 function tagOf(fields: Fields, depth: number): Tag {
   const content = fields.object("content");
   if (content === undefined) throw refusal(fields.pathOf("content"), "an object", undefined);
-  const ends = Array.isArray(fields.raw("end")) ? marksOf(fields, "end") : [textOf(fields, "end")];
+  const ends = Array.isArray(fields.raw("end", { type: ["string", "array"] }))
+    ? marksOf(fields, "end")
+    : [textOf(fields, "end")];
   return { kind: "tag", begin: textOf(fields, "begin"), content: formatOf(content, depth + 1), ends };
 }
 

@@ -7,7 +7,7 @@ import type { JsonLayout } from "../../../grammar/schema/compile-schema.ts";
 import type { ConstraintSource } from "../../../grammar/source.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
-import { type Fields, fieldsOf, jsonIn, refusal } from "../fields.ts";
+import { type FieldKind, type Fields, fieldsOf, jsonIn, refusal } from "../fields.ts";
 import { structuralTag } from "./structural-tag.ts";
 
 type Reader = (fields: Fields, name: string, layout: JsonLayout) => ConstraintSource | null;
@@ -33,7 +33,7 @@ export function constraintOf(fields: Fields): RequestedConstraint | null {
   const layout = layoutOf(fields);
   const found: RequestedConstraint[] = [];
   for (const [param, read] of Object.entries(readers)) {
-    if (isNothing(fields.raw(param))) continue;
+    if (isNothing(fields.raw(param, kindOf.get(read)))) continue;
     const source = read(fields, param, layout ?? "compact");
     if (source !== null) found.push({ source, param: paramOf(fields, param) });
   }
@@ -48,6 +48,17 @@ export function constraintOf(fields: Fields): RequestedConstraint | null {
   }
   return first ?? null;
 }
+
+/** Values that a reader accepts. Clients send an unset option as an empty text. */
+const kindOf: ReadonlyMap<Reader, FieldKind> = new Map<Reader, FieldKind>([
+  [responseFormat, { type: ["object", "string"] }],
+  [structuredOutputs, { type: ["object", "string"] }],
+  [schema, { type: ["object", "boolean", "string"] }],
+  [tags, { type: ["object", "string"] }],
+  [pattern, { type: "string" }],
+  [grammar, { type: "string" }],
+  [choice, { type: ["array", "string"] }],
+]);
 
 /** True for a missing field and for an unset option, sent as an empty text. */
 function isNothing(value: unknown): boolean {
@@ -75,9 +86,9 @@ const indentMax = 8;
  * Throws 400 for a white-space pattern.
  */
 function layoutOf(fields: Fields): JsonLayout | null {
-  const outputs = isObject(fields.raw("structured_outputs")) ? fields.object("structured_outputs")! : null;
+  const outputs = isObject(fields.taken("structured_outputs")) ? fields.object("structured_outputs")! : null;
   for (const given of outputs === null ? [fields] : [fields, outputs]) {
-    const pattern = patternFields.find((name) => given.raw(name) !== undefined);
+    const pattern = patternFields.find((name) => given.raw(name, { enum: [] }) !== undefined);
     if (pattern === undefined) continue;
     const path = given.pathOf(pattern);
     const settings = layoutFields.map((name) => `structured_outputs.${name}`).join(" and ");
@@ -98,23 +109,23 @@ function isObject(value: unknown): boolean {
 /** Path of the field that holds the constraint itself. */
 function paramOf(fields: Fields, name: string): string {
   if (name === "response_format") {
-    const isSchema = fields.object(name)?.raw("type") === "json_schema";
+    const isSchema = fields.object(name)?.taken("type") === "json_schema";
     return isSchema ? "response_format.json_schema.schema" : name;
   }
   if (name !== "structured_outputs") return name;
   const inner = fields.object(name)!;
-  return `${name}.${Object.keys(structured).find((key) => !isNothing(inner.raw(key)))}`;
+  return `${name}.${Object.keys(structured).find((key) => !isNothing(inner.taken(key)))}`;
 }
 
 function responseFormat(fields: Fields, name: string, layout: JsonLayout): ConstraintSource | null {
   const format = fields.object(name)!;
-  const type = format.raw("type");
+  const type = format.raw("type", { enum: formatTypes });
   switch (type) {
     case "text":
       return null;
     case "json_object": {
       // llama-server's place for a schema.
-      const given = format.raw("schema");
+      const given = format.taken("schema");
       return given === undefined ? jsonOf({ type: "object" }, layout) : schema(format, "schema", layout);
     }
     case "json_schema": {
@@ -132,6 +143,8 @@ function responseFormat(fields: Fields, name: string, layout: JsonLayout): Const
   }
 }
 
+const formatTypes = ["text", "json_object", "json_schema", "structural_tag"];
+
 const structured: Readonly<Record<string, Reader>> = {
   json: schema,
   regex: pattern,
@@ -144,8 +157,10 @@ const structured: Readonly<Record<string, Reader>> = {
 
 function structuredOutputs(fields: Fields, name: string, layout: JsonLayout): ConstraintSource | null {
   const outputs = fields.object(name)!;
-  const isSet = layoutFields.filter((field) => outputs.raw(field) !== undefined).length > 0;
-  const found = Object.entries(structured).filter(([key]) => !isNothing(outputs.raw(key)));
+  const isSet = layoutFields.filter((field) => outputs.taken(field) !== undefined).length > 0;
+  const found = Object.entries(structured).filter(
+    ([key, read]) => !isNothing(outputs.raw(key, kindOf.get(read))),
+  );
   const [only, another] = found;
   if (another !== undefined) {
     throw badRequest(`${name} may hold one constraint only, but holds ${only![0]} and ${another[0]}`, name);
@@ -172,7 +187,7 @@ function schema(fields: Fields, name: string, layout: JsonLayout): ConstraintSou
 
 /** A JSON value, given directly or, as in vLLM, as its text. */
 function parsed(fields: Fields, name: string, wanted: string): unknown {
-  const given = fields.raw(name);
+  const given = fields.raw(name, { type: ["object", "boolean", "string"] });
   if (given === undefined) throw refusal(fields.pathOf(name), wanted, undefined);
   return typeof given === "string" ? jsonIn(given, fields.pathOf(name)) : given;
 }

@@ -38,7 +38,7 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
 /** Throws 400 for several answers or an echoed prompt, on routes that return one answer alone. */
 export function refuseMoreAnswers(fields: Fields): void {
   for (const [name, neutral] of Object.entries({ n: [1], n_cmpl: [1], best_of: [1], echo: [false] })) {
-    const value = fields.raw(name);
+    const value = fields.raw(name, { enum: neutral });
     if (value !== undefined && !isOneOf(value, neutral))
       throw notSupported(name, `anything but ${neutral[0]} on this route`);
   }
@@ -48,7 +48,7 @@ export function refuseMoreAnswers(fields: Fields): void {
 export function settleTheRest(fields: Fields, accepted: readonly string[] = harmless): string[] {
   const ignored: string[] = [];
   for (const [name, neutral] of Object.entries(unsupported)) {
-    const value = fields.raw(name);
+    const value = fields.raw(name, { enum: neutral });
     if (value === undefined || isOneOf(value, neutral)) continue;
     throw notSupported(name, "this field");
   }

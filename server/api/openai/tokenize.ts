@@ -1,7 +1,9 @@
 import type { TokenId } from "../../../base/token.ts";
+import type { ChatTemplate } from "../../../text/template.ts";
 import type { Tokenizer } from "../../../text/tokenizer.ts";
 import { badRequest } from "../../http/errors.ts";
 import {
+  type ChatPrompt,
   chatPromptTokens,
   type PromptServices,
   promptTokens,
@@ -14,57 +16,87 @@ import { messagesOf, promptEndOf, tokensOf } from "./inputs.ts";
 import { modelOf } from "./schema.ts";
 import { toolsOf } from "./tools.ts";
 
-/**
- * POST /tokenize in three shapes, each answered in its own: `{prompt}` and `{messages}` as in vLLM,
- * `{content}` as in llama-server.
- */
-export async function answerTokenize(
-  body: Readonly<Record<string, unknown>>,
-  services: PromptServices,
-): Promise<object> {
+/** A request to /tokenize, by its shape. */
+type TokenizeRequest =
+  | {
+      readonly kind: "prompt";
+      readonly text: string;
+      readonly addSpecialTokens: boolean;
+      readonly wantsSpellings: boolean;
+    }
+  | { readonly kind: "messages"; readonly prompt: ChatPrompt; readonly wantsSpellings: boolean }
+  | {
+      readonly kind: "content";
+      readonly text: string;
+      readonly options: { readonly addSpecialTokens: boolean; readonly parseControlText: boolean };
+      readonly wantsPieces: boolean;
+    };
+
+type Body = Readonly<Record<string, unknown>>;
+type Served = Pick<PromptServices, "model" | "template">;
+
+/** Reads the three shapes: `{prompt}` and `{messages}` as in vLLM, `{content}` as in llama-server. */
+export function parseTokenize(body: Body, { model, template }: Served): TokenizeRequest {
   const fields = new Fields(body);
-  modelOf(fields, services.model);
-  const given = ["prompt", "messages", "content"].filter((name) => fields.raw(name) !== undefined);
+  modelOf(fields, model);
+  const given = ["prompt", "messages", "content"].filter((name) => fields.has(name));
   if (given.length !== 1) {
     throw badRequest(
       `exactly one of prompt, messages and content must be given, but ${given.join(" and ") || "none"} was`,
       given[0] ?? "prompt",
     );
   }
-  if (given[0] === "content") return tokenizeContent(fields, services);
-  const tokens =
-    given[0] === "prompt" ? await tokensOfPrompt(fields, services) : await tokensOfMessages(fields, services);
+  if (given[0] === "content") {
+    const text = fields.string("content")!;
+    const options = {
+      addSpecialTokens: fields.boolean("add_special") ?? false,
+      parseControlText: fields.boolean("parse_special") ?? true,
+    };
+    return { kind: "content", text, options, wantsPieces: fields.boolean("with_pieces") === true };
+  }
   const wantsSpellings = fields.boolean("return_token_strs") ?? false;
+  if (given[0] === "prompt") {
+    const addSpecialTokens = fields.boolean("add_special_tokens") ?? true;
+    return { kind: "prompt", text: fields.string("prompt")!, addSpecialTokens, wantsSpellings };
+  }
+  return { kind: "messages", prompt: parseTemplated(fields, template), wantsSpellings };
+}
+
+/** Reads a conversation and what its template is given. */
+export function parseTemplated(fields: Fields, template: ChatTemplate | null): ChatPrompt {
+  const messages = messagesOf(fields);
+  const end = promptEndOf(fields);
+  const tools = toolsOf(fields);
+  const { templateArguments } = thinkingOf(fields, template, tools.length > 0);
+  return { messages, tools, ...end, templateArguments };
+}
+
+/** POST /tokenize: each shape is answered in its own. */
+export async function answerTokenize(body: Body, services: PromptServices): Promise<object> {
+  const request = parseTokenize(body, services);
+  if (request.kind === "content") return tokenizeContent(request, services);
+  const tokens =
+    request.kind === "prompt"
+      ? await promptTokens(request.text, request.addSpecialTokens, services)
+      : await chatPromptTokens(request.prompt, services);
   return {
     count: tokens.length,
     max_model_len: services.model.contextMax,
     tokens,
-    token_strs: wantsSpellings ? tokens.map((token) => services.tokenizer.spellingOf(token) ?? "") : null,
+    token_strs: request.wantsSpellings
+      ? tokens.map((token) => services.tokenizer.spellingOf(token) ?? "")
+      : null,
   };
 }
 
-function tokensOfPrompt(fields: Fields, services: PromptServices): Promise<readonly TokenId[]> {
-  return promptTokens(fields.string("prompt")!, fields.boolean("add_special_tokens") ?? true, services);
-}
-
-function tokensOfMessages(fields: Fields, services: PromptServices): Promise<readonly TokenId[]> {
-  const messages = messagesOf(fields);
-  const end = promptEndOf(fields);
-  const tools = toolsOf(fields);
-  const { templateArguments } = thinkingOf(fields, services.template, tools.length > 0);
-  return chatPromptTokens({ messages, tools, ...end, templateArguments }, services);
-}
-
-async function tokenizeContent(fields: Fields, services: PromptServices): Promise<object> {
+async function tokenizeContent(
+  { text, options, wantsPieces }: TokenizeRequest & { readonly kind: "content" },
+  services: PromptServices,
+): Promise<object> {
   const { tokenizer, encoder } = services;
-  const content = fields.string("content")!;
-  refuseEnormous([content], "content", services);
-  const options = {
-    addSpecialTokens: fields.boolean("add_special") ?? false,
-    parseControlText: fields.boolean("parse_special") ?? true,
-  };
-  const tokens = await encoder.encode(content, options).catch(refuseBusy);
-  if (fields.boolean("with_pieces") !== true) return { tokens };
+  refuseEnormous([text], "content", services);
+  const tokens = await encoder.encode(text, options).catch(refuseBusy);
+  if (!wantsPieces) return { tokens };
   return { tokens: tokens.map((id) => ({ id, piece: pieceOf(id, tokenizer) })) };
 }
 
@@ -78,13 +110,17 @@ function pieceOf(token: TokenId, tokenizer: Tokenizer): string | number[] {
   }
 }
 
-/** POST /detokenize. The answer holds the text under both names that clients look for. */
-export function answerDetokenize(body: Readonly<Record<string, unknown>>, services: PromptServices): object {
+/** Reads the tokens of a request to /detokenize. */
+export function parseDetokenize(body: Body, { model }: Pick<PromptServices, "model">): readonly TokenId[] {
   const fields = new Fields(body);
-  modelOf(fields, services.model);
-  const list = fields.list("tokens", services.model.contextMax);
+  modelOf(fields, model);
+  const list = fields.list("tokens", model.contextMax);
   if (list === undefined) throw refusal("tokens", "an array of token ids", undefined);
-  const tokens = tokensOf(list, "tokens", services.model.vocabSize);
-  const text = services.tokenizer.decode(tokens, { skipSpecialTokens: false });
+  return tokensOf(list, "tokens", model.vocabSize);
+}
+
+/** POST /detokenize. The answer holds the text under both names that clients look for. */
+export function answerDetokenize(body: Body, services: PromptServices): object {
+  const text = services.tokenizer.decode(parseDetokenize(body, services), { skipSpecialTokens: false });
   return { prompt: text, content: text };
 }

@@ -20,7 +20,7 @@ export interface ToolUse {
 
 export function toolUseOf(fields: Fields, names: NameRule = openaiNames): ToolUse {
   const choice = toolChoiceOf(fields);
-  const given = fields.raw("tools");
+  const given = fields.taken("tools");
   const parallel = fields.boolean("parallel_tool_calls");
   const ignored: string[] = [];
   const tools = choice.kind === "none" ? [] : (toolsOf(fields, ignored, names) as readonly CheckedTool[]);
@@ -46,17 +46,17 @@ export type ToolChoice =
   | { readonly kind: "allowed"; readonly names: readonly string[]; readonly mustCall: boolean };
 
 function toolChoiceOf(fields: Fields): ToolChoice {
-  const choice = fields.raw("tool_choice");
+  const choice = fields.raw("tool_choice", { type: ["string", "object"] });
   if (choice === undefined) return { kind: "auto" };
   if (choice === "none" || choice === "auto" || choice === "required") return { kind: choice };
   if (typeof choice !== "object" || choice === null || Array.isArray(choice))
     throw refusal("tool_choice", "none, auto, required or a function", choice);
-  const chosen = fields.object("tool_choice")!;
-  if (chosen.raw("type") !== "allowed_tools")
+  const chosen = fieldsOf(choice, "tool_choice");
+  if (chosen.raw("type", { enum: ["function", "allowed_tools"] }) !== "allowed_tools")
     return { kind: "named", name: functionOf(chosen).requiredString("name") };
   const allowed = chosen.object("allowed_tools");
   if (allowed === undefined) throw refusal("tool_choice.allowed_tools", "an object", undefined);
-  const mode = allowed.raw("mode");
+  const mode = allowed.raw("mode", { enum: ["auto", "required"] });
   if (mode !== "auto" && mode !== "required") throw refusal(allowed.pathOf("mode"), "auto or required", mode);
   const names = (allowed.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
     functionOf(fieldsOf(tool, `${allowed.pathOf("tools")}[${index}]`)).requiredString("name"),
@@ -104,12 +104,12 @@ export function toolsOf(
   const tools = fields.list("tools", requestLimits.toolsMax) ?? [];
   const isKept = tools.map((value, index) => {
     const tool = fieldsOf(value, `tools[${index}]`);
-    const type = tool.raw("type");
+    const type = tool.raw("type", { type: "string" });
     if (isForeign(type)) {
       ignored.push(...reportable([`tools.${type}`]));
       return false;
     }
-    const definition = fieldsOf(tool.raw("function"), tool.pathOf("function"));
+    const definition = fieldsOf(tool.raw("function", { type: "object" }), tool.pathOf("function"));
     checkToolDefinition(definition, "parameters", names);
     return true;
   });
@@ -138,7 +138,7 @@ export function checkToolDefinition(
     throw tooLong(definition, "description", toolDescriptionCharactersMax, description.length, "characters");
   }
   definition.object(schemaField);
-  const parametersBytes = Buffer.byteLength(JSON.stringify(definition.raw(schemaField) ?? {}));
+  const parametersBytes = Buffer.byteLength(JSON.stringify(definition.taken(schemaField) ?? {}));
   if (parametersBytes > toolParametersBytesMax) {
     throw tooLong(definition, schemaField, toolParametersBytesMax, parametersBytes, "bytes of JSON");
   }
@@ -146,9 +146,9 @@ export function checkToolDefinition(
 }
 
 function functionOf(fields: Fields): Fields {
-  const type = fields.raw("type");
+  const type = fields.raw("type", { enum: ["function", "allowed_tools"] });
   if (type !== "function") throw refusal(fields.pathOf("type"), '"function"', type);
-  return fieldsOf(fields.raw("function"), fields.pathOf("function"));
+  return fieldsOf(fields.raw("function", { type: "object" }), fields.pathOf("function"));
 }
 
 /** A vendor's rule for names of functions. */

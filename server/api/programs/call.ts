@@ -99,11 +99,11 @@ class Places {
       this.#inputs.set(name, inputOf(name, given, `${fields.pathOf("inputs")}.${name.slice(0, 64)}`));
     }
     const shared: Shared = {
-      fields: Object.fromEntries(samplingFields.map((field) => [field, fields.raw(field)])),
+      fields: Object.fromEntries(samplingFields.map((field) => [field, fields.taken(field)])),
       path: fields.path,
     };
     const path = fields.pathOf("outputs");
-    const outputs = fields.raw("outputs");
+    const outputs = fields.raw("outputs", { type: ["array", "object"], isMap: true });
     const single = fields.string("output");
     if ((outputs === undefined) === (single === undefined)) {
       throw badRequest(`${path}: a call has either outputs or one output`, path);
@@ -196,7 +196,7 @@ function outputOf(
   const variable = own.string("variable") ?? name;
   const transforms = transformsOf(own, "transforms");
   const mine = samplingFields.flatMap((field) => {
-    const value = own.raw(field);
+    const value = own.taken(field);
     return value === undefined ? [] : [[field, value]];
   });
   own.expectAllRead();

@@ -112,7 +112,7 @@ export class ProgramReader {
   }
 
   *#nodeOf(fields: Fields, name: string): Generator<void, NodeSpec> {
-    const kinds = ["map", "reduce", "choose", "repeat"].filter((kind) => fields.raw(kind) !== undefined);
+    const kinds = ["map", "reduce", "choose", "repeat"].filter((kind) => fields.has(kind));
     if (kinds.length > 1)
       throw badRequest(`${fields.pathOf(kinds[1]!)}: a call is one of ${kinds.join(" and ")}`);
     switch (kinds[0]) {
@@ -199,7 +199,7 @@ export class ProgramReader {
 
 /** Reads a test: `equals`, `contains`, `matches` a pattern, or `passes` transforms. */
 function testOf(fields: Fields): Test {
-  const given = ["equals", "contains", "matches", "passes"].filter((kind) => fields.raw(kind) !== undefined);
+  const given = ["equals", "contains", "matches", "passes"].filter((kind) => fields.has(kind));
   const [kind] = given;
   if (kind === undefined || given.length > 1) {
     throw badRequest(`${fields.pathOf("equals")}: give one of equals, contains, matches and passes`);
@@ -231,7 +231,7 @@ export function valueFrom(given: unknown, path: string): Value {
 
 /** Reads `await`: a name, a list of names, or an object of names and criteria. */
 function awaitedOf(fields: Fields): ReadonlyMap<string, Criteria> | null {
-  const given = fields.raw("await");
+  const given = fields.raw("await", { type: ["string", "array", "object"] });
   if (given === undefined) return null;
   const path = fields.pathOf("await");
   const entries: readonly (readonly [string, unknown])[] =

@@ -1,7 +1,7 @@
 /** /v1/sessions: a program that grows call by call, whose values clients set and fetch one by one. */
 
 import { inSlices } from "../../../base/time-slice.ts";
-import { outputsOf } from "../../../scheduler/program/spec.ts";
+import { outputsOf, type ProgramPart, type Value } from "../../../scheduler/program/spec.ts";
 import type { CacheSaltFor } from "../../http/auth.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
@@ -25,17 +25,23 @@ export interface SessionDeps {
 
 type Body = Readonly<Record<string, unknown>>;
 
+/** Reads the body of a new session: its salt and its first calls and variables. */
+export function* parseSession(body: Body, model: ServedModel) {
+  const fields = new Fields(body);
+  const reader = new ProgramReader(model);
+  const { cacheSalt } = reader.session(fields);
+  const part = yield* reader.partInSteps(fields);
+  fields.expectAllRead();
+  return { cacheSalt, part };
+}
+
 /** POST /v1/sessions: opens an empty program, or one with the calls and variables of the body. */
 export async function openSession(
   body: Body,
   { tenant }: Call,
   { programs, model, cacheSaltFor }: SessionDeps,
 ): Promise<Response> {
-  const fields = new Fields(body);
-  const reader = new ProgramReader(model);
-  const { cacheSalt } = reader.session(fields);
-  const part = await inSlices(reader.partInSteps(fields));
-  fields.expectAllRead();
+  const { cacheSalt, part } = await inSlices(parseSession(body, model));
   const hosted = programs.open({ tenant, cacheSalt: cacheSaltFor(tenant, cacheSalt) });
   const refusal = await hosted.addInSlices(part);
   if (refusal !== null) {
@@ -101,15 +107,24 @@ function queryOf({ request }: Call): URLSearchParams {
   return new URL(request.url).searchParams;
 }
 
-/** Adds one call, or `{ calls, variables }`. */
-async function addCalls(hosted: HostedProgram, body: Body, model: ServedModel): Promise<object> {
+/** Reads one call, or `{ calls, variables }`. `callsBefore`: calls that the session has. */
+export function* parseCalls(
+  body: Body,
+  model: ServedModel,
+  callsBefore: number,
+): Generator<void, ProgramPart> {
   const fields = new Fields(body);
-  const reader = new ProgramReader(model, hosted.program.added);
-  const isList = fields.raw("calls") !== undefined && fields.raw("output") === undefined;
+  const reader = new ProgramReader(model, callsBefore);
+  const isList = fields.has("calls") && !fields.has("output");
   const part = isList
-    ? await inSlices(reader.partInSteps(fields))
-    : { variables: [], nodes: [await inSlices(reader.node(fields))] };
+    ? yield* reader.partInSteps(fields)
+    : { variables: [], nodes: [yield* reader.node(fields)] };
   fields.expectAllRead();
+  return part;
+}
+
+async function addCalls(hosted: HostedProgram, body: Body, model: ServedModel): Promise<object> {
+  const part = await inSlices(parseCalls(body, model, hosted.program.added));
   const refusal = await hosted.addInSlices(part);
   if (refusal !== null) throw refusalError(refusal);
   return { id: hosted.id, object: "session", calls: part.nodes.map(callJson) };
@@ -119,11 +134,17 @@ function callJson(node: Parameters<typeof outputsOf>[0]): object {
   return { name: node.name, kind: node.kind, outputs: outputsOf(node) };
 }
 
+/** Reads the value of a variable. */
+export function parseValue(body: Body): Value {
+  const fields = new Fields(body);
+  const value = valueFrom(fields.raw("value", { type: ["string", "array"] }), "value");
+  fields.expectAllRead();
+  return value;
+}
+
 /** Sets a variable's value, once. Declares a new name. */
 function setVariable(hosted: HostedProgram, name: string, body: Body): object {
-  const fields = new Fields(body);
-  const value = valueFrom(fields.raw("value"), "value");
-  fields.expectAllRead();
+  const value = parseValue(body);
   const refusal = hosted.program.variables.has(name)
     ? hosted.set(name, value)
     : hosted.add({ variables: [{ name, value }], nodes: [] });

@@ -86,7 +86,7 @@ export function inputItemsOf(
   idOf: (prefix: string) => string,
   ignored: Set<string> = new Set(),
 ): (Item | Reference)[] {
-  const given = fields.raw("input");
+  const given = fields.raw("input", { type: ["string", "array"] });
   if (given === undefined) return [];
   if (typeof given === "string") {
     const content = [{ type: "input_text", text: given } as const];
@@ -99,14 +99,16 @@ export function inputItemsOf(
   return items.map((item, index) => itemOf(item, idOf, { isAsked: index >= from, ignored }));
 }
 
+const messageRoles = ["user", "assistant", "system", "developer"];
+
 function typeOf(item: Fields): unknown {
-  return item.raw("type") ?? (item.raw("role") === undefined ? "item_reference" : "message");
+  return item.raw("type", { type: "string" }) ?? (item.has("role") === false ? "item_reference" : "message");
 }
 
 /** Role of the message that the item is, or belongs to. */
 function roleOf(item: Fields): unknown {
   const type = typeOf(item);
-  if (type === "message") return item.raw("role");
+  if (type === "message") return item.raw("role", { enum: messageRoles });
   return typeof type === "string" && type.endsWith("_output") ? "tool" : "assistant";
 }
 
@@ -170,7 +172,7 @@ function calledOf(item: Fields): Pick<FunctionCallItem, "call_id" | "name" | "na
 }
 
 function messageOf(item: Fields, reading: Reading): Pick<MessageItem, "role" | "content"> {
-  const role = item.raw("role");
+  const role = item.raw("role", { enum: messageRoles });
   if (role !== "user" && role !== "assistant" && role !== "system" && role !== "developer")
     throw refusal(item.pathOf("role"), "user, assistant, system or developer", role);
   const partOf = (text: string): InputText | OutputText =>
@@ -209,14 +211,14 @@ const textTypes = ["input_text", "output_text", "reasoning_text", "summary_text"
 
 /** Texts of a string or of parts; empty if the field is missing in past items. Throws 400. */
 function textsOf(item: Fields, name: string, reading: Reading): string[] {
-  const given = item.raw(name);
+  const given = item.raw(name, { type: ["string", "array"] });
   if (typeof given === "string") return [given];
   if (given === undefined && !reading.isAsked) return [];
   const path = item.pathOf(name);
   if (!Array.isArray(given)) throw refusal(path, "a string or an array of parts", given);
   return item.list(name, requestLimits.contentPartsMax)!.map((value, index) => {
     const part = fieldsOf(value, `${path}[${index}]`);
-    const type = part.raw("type");
+    const type = part.raw("type", { type: "string" });
     if (typeof type !== "string") throw refusal(part.pathOf("type"), "a string", type);
     if (!textTypes.includes(type)) return readInstead(part, type, `input.${name}`, reading);
     return part.requiredString(type === "refusal" ? "refusal" : "text");
@@ -225,7 +227,7 @@ function textsOf(item: Fields, name: string, reading: Reading): string[] {
 
 /** Maps other vendors' statuses to "completed", since past items have ended. */
 function statusOf(item: Fields): ItemStatus {
-  const status = item.raw("status");
+  const status = item.raw("status", { type: "string" });
   return status === "in_progress" || status === "incomplete" ? status : "completed";
 }
 

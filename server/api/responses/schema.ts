@@ -70,7 +70,7 @@ export function parseResponsesRequest(
 ): ResponsesRequest {
   const fields = new Fields(body);
   for (const [name, neutral] of Object.entries(unsupported)) {
-    const value = fields.raw(name);
+    const value = fields.raw(name, { enum: neutral });
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
   refuseMoreAnswers(fields);
@@ -88,7 +88,7 @@ export function parseResponsesRequest(
   const input = inputItemsOf(fields, idsOf(key), replaced);
   const previousId = fields.string("previous_response_id") ?? null;
   if (input.length === 0 && previousId === null)
-    throw refusal("input", "a string or at least one item", fields.raw("input"));
+    throw refusal("input", "a string or at least one item", fields.peek("input"));
   const kept = keepingOf(fields);
   const bound = "max_output_tokens";
   const own = { bound, topLogprobs, constraint, calls, service };
@@ -101,7 +101,7 @@ export function parseResponsesRequest(
     metadata: metadataOf(fields) ?? {},
     ...toolEcho,
     previous_response_id: previousId,
-    reasoning: { effort: fields.object("reasoning")?.raw("effort") ?? null, summary: null },
+    reasoning: { effort: fields.object("reasoning")?.taken("effort") ?? null, summary: null },
     text: text.echo,
     temperature: sampling.temperature,
     top_p: sampling.topP,
@@ -197,13 +197,13 @@ function textOf(fields: Fields): Text {
   const format = text?.object("format");
   const verbosity = text?.string("verbosity");
   const ignored = verbosity === undefined ? [] : ["text.verbosity"];
-  const textEcho = { format: format === undefined ? { type: "text" } : text!.raw("format") };
+  const textEcho = { format: format === undefined ? { type: "text" } : text!.taken("format") };
   const echo = verbosity === undefined ? textEcho : { ...textEcho, verbosity };
   return { constraint: format === undefined ? null : formatConstraintOf(format), echo, ignored };
 }
 
 function formatConstraintOf(format: Fields): RequestedConstraint | null {
-  const type = format.raw("type");
+  const type = format.raw("type", { enum: ["text", "json_object", "json_schema"] });
   const held = (schema: unknown, param: string): RequestedConstraint => ({
     source: { kind: "schema", schema, layout: "compact" },
     param,
@@ -214,7 +214,7 @@ function formatConstraintOf(format: Fields): RequestedConstraint | null {
     case "json_object":
       return held({ type: "object" }, format.pathOf("type"));
     case "json_schema": {
-      const schema = format.raw("schema");
+      const schema = format.raw("schema", { type: ["object", "boolean"] });
       if (schema === undefined) throw refusal(format.pathOf("schema"), "a JSON Schema", undefined);
       return held(schema, format.pathOf("schema"));
     }

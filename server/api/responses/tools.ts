@@ -73,7 +73,7 @@ export function toolUseOf(fields: Fields): ToolUse {
     wireCalls: new Map(known.map(({ tool, wireCall }) => [tool.function.name, wireCall])),
     echo: {
       tools: entries.map(({ echo }) => echo),
-      tool_choice: fields.raw("tool_choice") ?? "auto",
+      tool_choice: fields.taken("tool_choice") ?? "auto",
       parallel_tool_calls: parallel,
     },
     ignored: offer.ignored,
@@ -96,7 +96,7 @@ interface Entry {
  * in `ignored`.
  */
 function entryOf(entry: Fields, offer: Offer): Entry | null {
-  if (entry.raw("type") !== "namespace") {
+  if (entry.raw("type", { type: "string" }) !== "namespace") {
     const known = toolOf(entry, null, offer);
     return known === null ? null : { tools: [known], echo: known.echo };
   }
@@ -109,7 +109,7 @@ function entryOf(entry: Fields, offer: Offer): Entry | null {
 }
 
 function toolOf(tool: Fields, namespace: string | null, offer: Offer): Known | null {
-  const type = tool.raw("type");
+  const type = tool.raw("type", { type: "string" });
   if (type === "function") return functionOf(tool, namespace);
   if (type === "custom") return customOf(tool, namespace, offer);
   if (typeof type !== "string") throw refusal(tool.pathOf("type"), "function, custom or namespace", type);
@@ -126,7 +126,7 @@ function functionOf(tool: Fields, namespace: string | null): Known {
   const wireCall = wireCallOf("function_call", toolNameOf(tool, openaiNames), namespace);
   const { name } = wireCall;
   const description = tool.string("description");
-  const parameters = tool.raw("parameters");
+  const parameters = tool.taken("parameters");
   const strict = tool.boolean("strict");
   return {
     wireCall,
@@ -169,7 +169,7 @@ function customOf(tool: Fields, namespace: string | null, offer: Offer): Known {
       type: "custom",
       name: wireCall.name,
       ...described,
-      format: tool.raw("format") ?? { type: "text" },
+      format: tool.taken("format") ?? { type: "text" },
     },
   };
 }
@@ -181,10 +181,10 @@ function customOf(tool: Fields, namespace: string | null, offer: Offer): Known {
 function patternOf(tool: Fields, ignored: Set<string> | null): string | null {
   const format = tool.object("format");
   if (format === undefined) return null;
-  const type = format.raw("type");
+  const type = format.raw("type", { enum: ["text", "grammar"] });
   if (type === "text") return null;
   if (type !== "grammar") throw refusal(format.pathOf("type"), "text or grammar", type);
-  const syntax = format.raw("syntax");
+  const syntax = format.raw("syntax", { enum: ["regex", "lark"] });
   if (syntax === "lark" && ignored !== null) {
     ignored.add("tools.format");
     return null;
@@ -201,14 +201,15 @@ function patternOf(tool: Fields, ignored: Set<string> | null): string | null {
 }
 
 function toolChoiceOf(fields: Fields): ToolChoice {
-  const given = fields.raw("tool_choice");
+  const given = fields.raw("tool_choice", { type: ["string", "object"] });
   if (given === undefined) return { kind: "auto" };
   if (given === "none" || given === "auto" || given === "required") return { kind: given };
   if (typeof given !== "object" || given === null || Array.isArray(given))
     throw refusal("tool_choice", "none, auto, required, a function or a custom tool", given);
-  const chosen = fields.object("tool_choice")!;
-  if (chosen.raw("type") !== "allowed_tools") return { kind: "named", name: chosenName(chosen) };
-  const mode = chosen.raw("mode");
+  const chosen = fieldsOf(given, "tool_choice");
+  if (chosen.raw("type", { enum: ["function", "custom", "allowed_tools"] }) !== "allowed_tools")
+    return { kind: "named", name: chosenName(chosen) };
+  const mode = chosen.raw("mode", { enum: ["auto", "required"] });
   if (mode !== "auto" && mode !== "required") throw refusal(chosen.pathOf("mode"), "auto or required", mode);
   const names = (chosen.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
     chosenName(fieldsOf(tool, `${chosen.pathOf("tools")}[${index}]`)),
@@ -217,7 +218,7 @@ function toolChoiceOf(fields: Fields): ToolChoice {
 }
 
 function chosenName(chosen: Fields): string {
-  const type = chosen.raw("type");
+  const type = chosen.raw("type", { enum: ["function", "custom", "allowed_tools"] });
   if (type !== "function" && type !== "custom")
     throw refusal(chosen.pathOf("type"), "function, custom or allowed_tools", type);
   const name = chosen.requiredString("name");

@@ -11,10 +11,10 @@ export interface NamedReport {
 
 /** Table with a row per simulation. Times are milliseconds, as seen by clients. */
 export function comparisonTable(rows: readonly NamedReport[]): string {
-  return table(head, rows.map(row));
+  return table(comparisonHead, rows.map(comparisonRow));
 }
 
-const head = [
+export const comparisonHead = [
   "times in ms",
   "calls",
   "seconds",
@@ -31,7 +31,7 @@ const head = [
   "preempted",
 ];
 
-function row({ name, report }: NamedReport): readonly Cell[] {
+export function comparisonRow({ name, report }: NamedReport): readonly Cell[] {
   const { ttft, tbt, latency, queueing, engines, durationMs } = report;
   const tokens = engines.reduce((sum, engine) => sum + engine.tokensGenerated, 0);
   const preemptions = engines.reduce((sum, engine) => sum + engine.preemptions, 0);

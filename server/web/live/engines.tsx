@@ -1,6 +1,5 @@
 import type { VNode } from "preact";
-import type { EngineView, LiveView } from "./live-state.ts";
-import { shortNumber } from "./plot.tsx";
+import { type EngineView, type LiveView, shortNumber, slowMs } from "../../http/live-view.ts";
 import { Strip } from "./strip.tsx";
 
 /** Engines below each other on one time axis, each less high the more there are. */
@@ -32,22 +31,6 @@ export function Engines({ view }: { readonly view: LiveView }): VNode {
       </ul>
     </section>
   );
-}
-
-/** Bars from which the height of all is taken. */
-const SAMPLED = 2000;
-
-/** Milliseconds that 98 of 100 bars do not exceed: a few that do are cut, so that the others can be seen. */
-function slowMs(bars: LiveView["bars"]): number {
-  const every = Math.max(1, Math.floor(bars.reduce((sum, { length }) => sum + length, 0) / SAMPLED));
-  const sampled: number[] = [];
-  let left = 0;
-  for (const own of bars) {
-    for (; left < own.length; left += every) sampled.push(own[left]![1]);
-    left -= own.length;
-  }
-  sampled.sort((a, b) => a - b);
-  return Math.max(1, 1.1 * (sampled[Math.floor(0.98 * (sampled.length - 1))] ?? 1));
 }
 
 function Facts(given: {

@@ -1,13 +1,13 @@
 import type { VNode } from "preact";
 import { explain } from "../../../scheduler/fleet/placement.ts";
+import { type LiveView, laneNames, share, shortNumber } from "../../http/live-view.ts";
 import type { Quantiles } from "../../http/recent-quantiles.ts";
 import { NeedsOperator } from "../needs-operator.tsx";
 import { Panel } from "../panel.tsx";
 import { placementLine } from "../placement-line.ts";
 import { live } from "../store.ts";
 import { Engines } from "./engines.tsx";
-import type { LiveView } from "./live-state.ts";
-import { Plot, shortNumber } from "./plot.tsx";
+import { Plot } from "./plot.tsx";
 
 /** Engines at work: rates, waits of clients, steps, queue and memory. */
 export function LivePanel(): VNode {
@@ -134,8 +134,6 @@ function Tile(given: {
   );
 }
 
-const objectives = { latency: "chats", gang: "task groups", throughput: "jobs" } as const;
-
 function Queue({ view: { queue } }: { readonly view: LiveView }): VNode {
   return (
     <section class="card" aria-labelledby="queue-title">
@@ -155,7 +153,7 @@ function Queue({ view: { queue } }: { readonly view: LiveView }): VNode {
           <tbody>
             {queue.map(({ objective, tenant, waiting, promptTokens }) => (
               <tr key={`${objective} ${tenant}`}>
-                <td>{objectives[objective]}</td>
+                <td>{laneNames[objective]}</td>
                 <td>{tenant === "" ? "none" : tenant.slice(0, 8)}</td>
                 <td class="right">{waiting}</td>
                 <td class="right">{shortNumber(promptTokens)}</td>
@@ -193,8 +191,4 @@ function sharesOf({ jobs, requests }: LiveView["computed"]): string {
   if (all === 0) return "no tokens yet";
   const percent = Math.round((100 * jobs) / all);
   return `${percent} % of all tokens, requests ${100 - percent} %`;
-}
-
-function share(part: number, all: number): string {
-  return all === 0 ? "–" : `${Math.round((100 * part) / all)} %`;
 }

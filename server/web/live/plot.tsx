@@ -1,6 +1,7 @@
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import { shortNumber } from "../../http/live-view.ts";
 import { palette } from "../palette.ts";
 
 const HEIGHT_PX = 130;
@@ -91,13 +92,4 @@ function optionsOf(lines: readonly Line[], width: number): uPlot.Options {
       })),
     ],
   };
-}
-
-/** "1.2k", "340", "0.8", "–". */
-export function shortNumber(value: number | null): string {
-  if (value === null) return "–";
-  if (value >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
-  if (value >= 10_000) return `${(value / 1000).toFixed(0)}k`;
-  if (value >= 1000) return `${(value / 1000).toFixed(1)}k`;
-  return value >= 10 || value === 0 ? value.toFixed(0) : value.toPrecision(2);
 }

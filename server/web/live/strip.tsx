@@ -1,9 +1,9 @@
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { WINDOW_MS } from "../../http/live-view.ts";
 import type { StepBar } from "../../http/state-events.ts";
 import { palette } from "../palette.ts";
 import { columnsOf, PREEMPTED, tokenKinds } from "./columns.ts";
-import { WINDOW_MS } from "./live-state.ts";
 
 /** Height of ticks for evictions and preemptions, in pixels. */
 const TICK_PX = 4;

@@ -9,6 +9,8 @@ interface Hands {
   read(path: string): Deed;
   look(path: string): Deed;
   run(command: string): Deed;
+  /** Has a subagent do something, if the agent has subagents. */
+  delegate?(prompt: string): Deed;
 }
 
 /** Quotes a text for a shell. */
@@ -43,6 +45,10 @@ const handsBy: Readonly<Record<string, Hands>> = {
     read: (file_path) => ["Read", { file_path }],
     look: (file_path) => ["Read", { file_path }],
     run: (command) => ["Bash", { command, description: "Runs a command" }],
+    delegate: (prompt) => [
+      "Agent",
+      { description: "Plays an act", prompt, subagent_type: "general-purpose", run_in_background: false },
+    ],
   },
   // Open WebUI, which has notes and a tool of the suite
   add_numbers: {
@@ -101,6 +107,20 @@ const acts: Readonly<Record<string, readonly Step[]>> = {
     (hands) => ["", hands.run("seq 1 2000")],
     (hands) => ["", hands.run("printf 'h\\351t\\355\\240\\275 \\033[1m\\360\\237\\246\\212'")],
     () => [`The act is played: long. ${words(200)}.`],
+  ],
+  delegate: [
+    ({ delegate }, folder) => [
+      "Others study it.",
+      ...["first", "second"].map((name) => delegate!(`Act study in ${folder}/${name}.`)),
+    ],
+    () => ["The act is played: delegate."],
+  ],
+  study: [
+    ...Array.from({ length: 8 }, (_, i): Step => {
+      return (hands) => ["I read on.", hands.run(`seq ${1000 * i} ${1000 * i + 150}`)];
+    }),
+    (hands, folder) => ["", hands.write(`${folder}/study.txt`, "studied")],
+    () => ["The act is played: study."],
   ],
   end: [
     (hands, folder) => ["", hands.run(`cat ${folder}/one.txt ${folder}/two.txt > ${folder}/both.txt`)],

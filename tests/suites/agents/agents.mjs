@@ -35,7 +35,7 @@ export const codingAgents = {
     npm: "@anthropic-ai/claude-code@2.1.332",
     title: "Claude Code",
     contextMax: 65_536,
-    acts,
+    acts: acts.toSpliced(acts.indexOf("compact"), 0, "delegate"),
     start: ({ act, message, resumes }) => ({
       args: [
         ...(resumes ? ["--continue"] : []),

@@ -56,6 +56,8 @@ const filesAfter = {
   look: { "seen.txt": /^seen$/ },
   cut: { "much.txt": null },
   on: { "less.txt": /^word 0, .*word 9\n?$/ },
+  study: { "study.txt": /^studied$/ },
+  delegate: { "first/study.txt": /^studied$/, "second/study.txt": /^studied$/ },
   end: { "both.txt": /^onetwo$/ },
 };
 const filesOf = (act) => {

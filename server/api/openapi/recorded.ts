@@ -1,0 +1,128 @@
+/** Schemas of bodies, made by running the door's own readers over examples and noting what they read. */
+
+import { ApiError } from "../../http/errors.ts";
+import { type FieldKind, withReadings } from "../fields.ts";
+import type { Schema } from "./shapes.ts";
+import { modelBounds } from "./stand-in.ts";
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** A reader of bodies, with bodies that make it read every field that it knows. */
+export interface RecordedBody {
+  readonly read: (body: Body) => unknown;
+  /** Bodies that the reader accepts; the first is shown as the example. */
+  readonly examples: readonly [Body, ...Body[]];
+}
+
+/** Place in a body, with the readings of it and of its parts. */
+class Place {
+  readonly kinds: FieldKind[] = [];
+  readonly fields = new Map<string, Place>();
+  /** Items of an array, or values of a map. */
+  inner: Place | null = null;
+
+  field(name: string): Place {
+    if (!this.fields.has(name)) this.fields.set(name, new Place());
+    return this.fields.get(name)!;
+  }
+
+  at(segment: string): Place {
+    const isInner = segment.startsWith("[") || this.kinds.some(({ isMap }) => isMap === true);
+    if (!isInner) return this.field(segment);
+    this.inner ??= new Place();
+    return this.inner;
+  }
+
+  schema(): Schema {
+    const { kinds } = this;
+    const own = kinds.some((kind) => Object.keys(kind).length === 0) ? {} : schemaOfKinds(kinds);
+    const properties = [...this.fields].map(([name, place]) => [name, place.schema()]);
+    const isMap = kinds.some((kind) => kind.isMap === true);
+    return {
+      ...own,
+      ...(properties.length === 0 ? {} : { properties: Object.fromEntries(properties) }),
+      ...(this.inner === null ? {} : { [isMap ? "additionalProperties" : "items"]: this.inner.schema() }),
+    };
+  }
+}
+
+/** Schema of a body: the fields that its reader reads, and those that it demands. */
+export function schemaOfBody({ read, examples }: RecordedBody): Schema {
+  const root = new Place();
+  for (const example of examples)
+    withReadings(
+      (path, name, kind) => {
+        const parent = (path.match(/\[\d+\]|[^.[\]]+/g) ?? []).reduce(
+          (place, segment) => place.at(segment),
+          root,
+        );
+        (name === "" ? parent : parent.field(name)).kinds.push(kind);
+      },
+      () => read(example),
+    );
+  const required = requiredIn(read, examples);
+  return { type: "object", ...root.schema(), ...(required.length === 0 ? {} : { required }) };
+}
+
+/** Fields without which the reader refuses each example, and names them. */
+function requiredIn(read: RecordedBody["read"], examples: readonly Body[]): string[] {
+  const isMissed = (body: Body, name: string): boolean => {
+    const { [name]: _, ...others } = body;
+    try {
+      read(others);
+      return false;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      return error.detail.param === name;
+    }
+  };
+  return Object.keys(examples[0]!).filter((name) => examples.every((body) => isMissed(body, name)));
+}
+
+/** Schema of every value that one of the kinds accepts. */
+function schemaOfKinds(kinds: readonly FieldKind[]): Schema {
+  if (kinds.length === 0) return {};
+  const values = unique(kinds.flatMap((kind) => kind.enum ?? []));
+  const typed = kinds.filter(({ type }) => type !== undefined);
+  if (typed.length === 0) return { enum: unique([...values, null]) };
+  const types = new Set([...typed.flatMap(({ type }) => type!), ...values.map(typeOf), "null"]);
+  if (types.has("number")) types.delete("integer");
+  const numbers = values.filter((value) => typeof value === "number");
+  return {
+    type: [...types],
+    ...bound("minimum", Math.min(...known(typed, "minimum"), ...numbers)),
+    ...bound("maximum", Math.max(...known(typed, "maximum"), ...numbers)),
+    ...bound("maxItems", Math.max(...known(typed, "maxItems"))),
+    ...bound("maxProperties", Math.max(...known(typed, "maxProperties"))),
+  };
+}
+
+function known(
+  kinds: readonly FieldKind[],
+  key: "minimum" | "maximum" | "maxItems" | "maxProperties",
+): number[] {
+  const numeric = key === "minimum" || key === "maximum";
+  const open = numeric && kinds.some((kind) => isNumeric(kind) && kind[key] === undefined);
+  if (open) return [key === "minimum" ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY];
+  return kinds.flatMap((kind) => kind[key] ?? []);
+}
+
+function isNumeric({ type }: FieldKind): boolean {
+  return [type].flat().some((one) => one === "integer" || one === "number");
+}
+
+/** Leaves out bounds that are none, and those of the model that stands in for the served one. */
+function bound(key: string, value: number): Schema {
+  const isReal = Math.abs(value) < Number.MAX_SAFE_INTEGER && !modelBounds.includes(value);
+  return isReal ? { [key]: value } : {};
+}
+
+function typeOf(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "array";
+  return Number.isInteger(value) ? "integer" : typeof value;
+}
+
+function unique(values: readonly unknown[]): unknown[] {
+  return [...new Map(values.map((value) => [JSON.stringify(value), value])).values()];
+}

@@ -1,0 +1,34 @@
+/** A model that has everything, in place of the served one: the description of the API depends on no model. */
+
+import { ControlTexts } from "../../../text/control-text.ts";
+import { ChatTemplate } from "../../../text/template.ts";
+import type { ServedModel } from "../../request/served-model.ts";
+
+/** Sizes that no request's limit equals by chance. */
+const CONTEXT_MAX = 1_000_003;
+const VOCABULARY = 1_000_081;
+const EMBEDDING = 65_537;
+
+/** Bounds that come from the model and say nothing about the API. */
+export const modelBounds: readonly number[] = [CONTEXT_MAX, VOCABULARY - 1, EMBEDDING];
+
+const model: ServedModel = {
+  names: ["demo"],
+  answersToAny: true,
+  keepsAlive: true,
+  contextMax: CONTEXT_MAX,
+  vocabSize: VOCABULARY,
+  tokensOf: (text) => [text.length],
+  generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
+  fill: { prefix: 1, suffix: 2, middle: 3, isSuffixFirst: false, repository: null, file: null, ends: [4] },
+  embedding: { pooling: "last", size: EMBEDDING },
+};
+
+const source = "{{ enable_thinking }}{{ reasoning_effort }}{{ tools }}<think>";
+const template = new ChatTemplate(
+  { template: source, toolTemplate: null, specialTokens: {} },
+  new ControlTexts([]),
+);
+
+/** Facts about the model that readers of bodies need. */
+export const standIn = { model, template } as const;

@@ -1,0 +1,90 @@
+/** `bunting top`: in a terminal, in a pipe, and without a server. */
+import { afterEach, expect, test } from "bun:test";
+import { Program, TerminalProgram } from "./program.ts";
+import { chatBody, post, startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
+
+const TAKEN = "\x1b[?1049h\x1b[?25l";
+const GIVEN_BACK = "\x1b[?25h\x1b[?1049l";
+
+let server: TestServer;
+let leaving: AbortController;
+/** Answer of the first request, which is cut when nobody holds it. */
+let answer: { cancel(): Promise<void> };
+afterEach(async () => {
+  leaving.abort();
+  await answer.cancel().catch(() => {});
+  await server.settled();
+  await server.close();
+});
+
+/** Starts a server on which one request runs for some seconds and another waits for it to end. */
+async function startBusy(options: TestServerOptions = {}): Promise<void> {
+  leaving = new AbortController();
+  server = startTestServer({ stepMs: 30, spec: { stepChunksMax: 1 }, ...options });
+  const body = chatBody("Rome?", { stream: true, max_tokens: 5000, ignore_eos: true });
+  const init = (id: string) => ({
+    signal: leaving.signal,
+    headers: { "x-request-id": id, authorization: "Bearer blue" },
+  });
+  const response = await post(server, "/v1/chat/completions", body, init("the-first"));
+  const reader = response.body!.getReader();
+  await reader.read();
+  answer = reader;
+  void post(server, "/v1/chat/completions", body, init("the-second")).catch(() => {});
+}
+
+test("the screen shows what runs and what waits, and is given back by q", async () => {
+  await startBusy();
+  const program = new TerminalProgram(["top", "--url", server.origin]);
+  await program.outputMatch(/q quits/);
+  await program.outputMatch(/chats +none +1 /);
+  await program.outputMatch(/(decode|decode_\w+|slower) +the-first/);
+  await program.outputMatch(/slots +the-second/);
+  program.resize(130, 40);
+  await program.outputMatch(/others to end: as many sequences ran as may/);
+  program.press("q");
+  expect(await program.exitCode()).toBe(0);
+  expect(program.output).toStartWith(TAKEN);
+  expect(program.output).toEndWith(GIVEN_BACK);
+});
+
+test("Ctrl-C gives the screen back too, and so does a server that ends", async () => {
+  await startBusy();
+  const program = new TerminalProgram(["top", "--url", server.origin]);
+  await program.outputMatch(/the-first/);
+  program.press("\x03");
+  expect(await program.exitCode()).toBe(0);
+  expect(program.output).toStartWith(TAKEN);
+  expect(program.output).toEndWith(GIVEN_BACK);
+
+  const other = startTestServer();
+  const left = new TerminalProgram(["top", "--url", other.origin]);
+  await left.outputMatch(/No request runs/);
+  await other.close();
+  expect(await left.exitCode()).toBe(1);
+  expect(left.output.slice(left.output.indexOf(GIVEN_BACK))).toContain("The server broke off its answer.");
+});
+
+test("a pipe gets one picture", async () => {
+  await startBusy({ keys: { adminKeys: ["red"], keys: ["blue"] } });
+  const environment = { ...(process.env as Record<string, string>), BUNTING_API_KEY: "red" };
+  const program = Program.bunting(["top", "--url", `${server.origin}/v1`], { environment });
+  expect(await program.exitCode()).toBe(0);
+  expect(program.output).toMatch(/^Bunting \S+ {2}demo, ready\ntokens\/s/);
+  expect(program.output).toContain("the-first");
+  expect(program.output).not.toContain("\x1b");
+});
+
+test("without a server, or without a key that may see all, one line says so", async () => {
+  await startBusy({ keys: { adminKeys: ["red"], keys: ["blue"] } });
+  const run = async (...args: string[]): Promise<string> => {
+    const program = Program.bunting(["top", ...args]);
+    expect(await program.exitCode()).toBe(1);
+    return program.errors;
+  };
+  expect(await run("--url", "http://127.0.0.1:1")).toBe("No server answers at http://127.0.0.1:1.\n");
+  expect(await run("--url", server.origin)).toStartWith("The server wants an API key: give one");
+  expect(await run("--url", server.origin, "--api-key", "blue")).toBe(
+    "bunting top shows the requests of all keys: give it a key of the operator (--admin-key of the server).\n",
+  );
+});
