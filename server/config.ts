@@ -282,6 +282,15 @@ export const serverSettings = Object.freeze({
     max: 65536,
     sentence: "Memory for keys, values and recurrent states of all engines together.",
   }),
+  kvHost: decimal({
+    unit: "GiB",
+    default: 0,
+    defaultText: "none",
+    min: 0,
+    max: 65536,
+    sentence:
+      "Memory of the host, pinned, for KV pages that leave the GPUs; all engines of a model share it. GPUs only.",
+  }),
   kvDisk: setting<KvDiskChoice>({
     unit: "GiB",
     placeholder: "auto|number",

@@ -158,6 +158,7 @@ export async function startWatchedEngines(
         },
         onCache: (engine, snapshot) => activity.noteCache(engine, snapshot),
         onDisk: (engine, counts) => telemetry.countDisk(engine, counts),
+        onHost: (engine, counts) => telemetry.countHost(engine, counts),
         onPlacement: (sequence, placement) => {
           placements.note(sequence, placement);
           telemetry.countPlacement(placement.engine, placement.reason);
@@ -280,6 +281,10 @@ export function prepareNative(
       plan.disk.setup === null
         ? null
         : { ...plan.disk.setup, workerUrl: new URL("./kv-disk/worker.ts", import.meta.url).href },
+    host:
+      plan.host.setup === null
+        ? null
+        : { ...plan.host.setup, workerUrl: new URL("./kv-host/worker.ts", import.meta.url).href },
   };
   const device: DeviceSetup =
     gpus === null
@@ -305,6 +310,8 @@ export function prepareSimulated(config: Config, dir: string, engines: number): 
     throw new ConfigError(
       `--draft-model ${config.draftModel}: the simulated device computes no model, and so none that drafts.`,
     );
+  if (config.kvHost > 0)
+    throw new ConfigError(`--kv-host ${config.kvHost}: the simulated device has no pages to keep.`);
   const folder = openModelFolder(dir, config.ropeScaling);
   const contextMax = chooseContext(config, folder);
   const stepTokensMax = stepTokensFor(config, folder, contextMax);

@@ -10,6 +10,7 @@ import { demoModelFolder } from "./assets.ts";
 import type { Config } from "./config.ts";
 import { closeStores, openStores, type Stores } from "./front.ts";
 import { findPredecessor } from "./hand-over/predecessor.ts";
+import type { ApiKeys } from "./http/auth.ts";
 import type { Lifecycle } from "./http/lifecycle.ts";
 import { listen } from "./http/listen.ts";
 import { factsFor, openText, prepare, servedModelOf } from "./open-model.ts";
@@ -96,6 +97,20 @@ export function addFront(
   };
 }
 
+/** Adds the ledger of keys and the traces. */
+export function addAccounts(parts: Parts, config: Config, keys: Part<ApiKeys>) {
+  return {
+    ledger: parts.add(
+      async () => openLedger(config, await keys()),
+      (ledger) => ledger.close(),
+    ),
+    traces: parts.add(
+      async () => await openTraces(config),
+      (traces) => traces?.close(),
+    ),
+  };
+}
+
 /** Parts of a server of one model, in `dir` or, if that is null, the one that comes with Bunting. */
 export function openingOf(
   config: Config,
@@ -112,11 +127,7 @@ export function openingOf(
         onPlan(plan);
       }),
   );
-  const ledger = parts.add(
-    async () => openLedger(config, await keys()),
-    (opened) => opened.close(),
-  );
-  const traces = parts.add(() => openTraces(config));
+  const { ledger, traces } = addAccounts(parts, config, keys);
   const recording = parts.add(() => {
     if (config.record !== null) expectWritable(config.record);
   });

@@ -97,6 +97,19 @@ export function notEmpty(value: string): string {
   return value;
 }
 
+/** Setting of one of some names. */
+export function choice<Value extends string>({
+  among,
+  ...rule
+}: {
+  readonly default: Value;
+  readonly defaultText: string;
+  readonly among: readonly Value[];
+  readonly sentence: string;
+}): Setting<Value> {
+  return setting({ ...rule, placeholder: among.join("|"), parse: (value) => oneOf(value, among) });
+}
+
 /** A switch that is off by default. */
 export function flag(rule: { readonly sentence: string }): Setting<boolean> {
   return setting({ ...rule, placeholder: null, default: false, parse: () => true });
@@ -123,19 +136,6 @@ export function list({
     return items.map(item);
   };
   return setting<readonly string[]>({ ...rule, default: [], repeats: true, parse });
-}
-
-/** Setting of one of some names. */
-export function choice<Value extends string>({
-  among,
-  ...rule
-}: {
-  readonly default: Value;
-  readonly defaultText: string;
-  readonly among: readonly Value[];
-  readonly sentence: string;
-}): Setting<Value> {
-  return setting({ ...rule, placeholder: among.join("|"), parse: (value) => oneOf(value, among) });
 }
 
 export function setting<Value>(rule: {

@@ -19,11 +19,9 @@ import {
   prepareSimulated,
   servedModelOf,
 } from "./open-model.ts";
-import { addFirstParts, addFront, Parts } from "./opening.ts";
+import { addAccounts, addFirstParts, addFront, Parts } from "./opening.ts";
 import { aboutOf } from "./request/served-model.ts";
 import type { StartEvents } from "./running-server.ts";
-import { openLedger } from "./server-parts.ts";
-import { openTraces } from "./trace/open-traces.ts";
 
 /** Everything about a model that stays while its engines come and go. */
 export interface OpenModel {
@@ -83,12 +81,8 @@ export function severalOpening(
     },
   );
   const front = addFront(parts, config, lifecycle, predecessor, () => JOBS_NAME);
-  const ledger = parts.add(
-    async () => openLedger(config, await keys()),
-    (opened) => opened.close(),
-  );
-  const traces = parts.add(() => openTraces(config));
-  return { parts, keys, predecessor, memoryBytes, models, ...front, ledger, traces };
+  const accounts = addAccounts(parts, config, keys);
+  return { parts, keys, predecessor, memoryBytes, models, ...front, ...accounts };
 }
 
 /** Memory for all models by default: free memory less the reserve; on GPUs that of the fullest one. */

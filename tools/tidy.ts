@@ -49,7 +49,7 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
   text: /^(base\/|grammar\/|model\/|text\/|node:|@huggingface\/|lru-cache$)/,
   server: /^(?!(tools|tests|benchmarks|csrc|sdk|examples|simulation)\/)/,
   sdk: /^sdk\//,
-  examples: /^(sdk\/|examples\/|node:)/,
+  examples: /^(sdk\/|examples\/|node:|openai$|@anthropic-ai\/sdk$)/,
 };
 
 /** The one command that simulates. */
@@ -57,7 +57,7 @@ const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
 
 /** Rooms of the server that know no wire format and no command. */
 const BELOW_APIS =
-  /^server\/(answer|engines|grammar|hand-over|http|hub|jobs|kv-disk|program|recording|request)\//;
+  /^server\/(answer|engines|grammar|hand-over|http|hub|jobs|kv-disk|kv-host|program|recording|request)\//;
 
 /** Part of base/ that knows the machine: the pure rooms leave it alone. */
 const IMPURE_BASE = "base/time-slice.ts";

@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 23
+#define BUNTING_ABI_VERSION 24
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -533,17 +533,16 @@ bunting_status bunting_draft_plan(bunting_model_shape const* shape, bunting_engi
  * is sealed and outlives the engine. It is no encoder, and has no recurrent layers. Its keys and values are in the same pages: a
  * page then has the bytes of the model's page and, behind them, those of the draft model's page.
  *
- * A GPU engine reads the weights
- * here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null, after each piece. A number
- * that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
+ * A GPU engine reads the weights here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null,
+ * after each piece. A number that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
 bunting_status bunting_engine_open(bunting_model const* model, bunting_model const* draft, bunting_engine_limits const* limits,
                                    bunting_progress progress, bunting_engine** out);
 bunting_status bunting_engine_close(bunting_engine* engine);
 
 /* Copy whole KV pages, in all layers, to the caller's memory and back: `count` page ids, and as many times the page_bytes of
- * bunting_model_plan, those of a draft model too, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on. The bytes are opaque: they
- * mean the same only to an engine of the same model, formats, kind of engine and instruction set. Each returns when the copies are
- * done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
+ * bunting_model_plan, with those of a draft model, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on.
+ * The bytes are opaque: they mean the same only to an engine of the same models, formats, kind of engine and instruction set. Each
+ * returns when the copies are done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
  * One thread at a time may read and one, maybe another, may write, also while a step is in flight and a further thread is in
  * bunting_step_wait. That step must not write a page or slot that is read, nor use one that is written. */
 bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void* bytes,

@@ -89,13 +89,15 @@ export class SimulatedDevice implements Device {
     assert(!this.#isInFlight && !this.#isClosed, "one step at a time, and none after close");
     checkStep(step, this.spec);
     this.#isInFlight = true;
-    const deviceMs = this.#costs.stepMs(shapeOf(step));
+    const draftsMs = this.#draftsMs(step);
+    const deviceMs = this.#costs.stepMs(shapeOf(step)) + draftsMs;
     this.#clock.after(deviceMs, () => {
       this.#isInFlight = false;
       if (this.#isClosed) return;
       const fault = this.#fault(step);
       // A step that gives way has written its partial results: here all of them.
-      const computed = fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs) : null;
+      const computed =
+        fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs, draftsMs) : null;
       done(fault ?? computed!);
     });
   }
@@ -147,7 +149,15 @@ export class SimulatedDevice implements Device {
     this.#isClosed = true;
   }
 
-  #compute(step: Step, deviceMs: number): StepResult {
+  /** Time in which a draft model drafts: for each token its share of a decode. */
+  #draftsMs({ chunks }: Step): number {
+    const { draftModel } = this.spec;
+    const drafts = chunks.reduce((most, chunk) => Math.max(most, chunk.drafts ?? 0), 0);
+    if (draftModel === undefined || drafts === 0) return 0;
+    return drafts * draftModel.share * this.#costs.stepMs({ prompts: [], decodes: 1, decodeContext: 0 });
+  }
+
+  #compute(step: Step, deviceMs: number, draftsMs: number): StepResult {
     const { pageTokens } = this.spec;
     for (const { from, to, count } of step.moves) {
       const source = from * pageTokens;
@@ -173,7 +183,7 @@ export class SimulatedDevice implements Device {
       if (this.spec.draftModel !== undefined) this.#readChunk(chunk, right);
       if (chunk.drafts !== undefined && right >= 0) this.#draft(chunk, hashes, sampled, first + right, right);
     }
-    return { kind: "done", sampled, deviceMs };
+    return { kind: "done", sampled, deviceMs, ...(draftsMs === 0 ? {} : { draftsMs }) };
   }
 
   /** Reads a chunk as the draft model does, up to its last right draw if it drafts there. */

@@ -9,6 +9,7 @@ import { openSuffixSource } from "../draft/suffix.ts";
 import type { DraftPolicy } from "../policy.ts";
 import { lengthLimit } from "./refusal.ts";
 import type { Sequence } from "./sequence.ts";
+import { NOTICED } from "./step/draft-rule.ts";
 import type { PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 
 /** Longest draft. */
@@ -48,6 +49,9 @@ export class DraftPlanner {
   /** Share of a step that a drafted token takes, with its row; null: rows could not have paid in the last step. */
   #share: number | null = null;
 
+  /** Fewest tokens that streams of the last step drew per step of late: of all, and of all but one of these. */
+  #slowest = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+
   /** `drafts`: those of the engine; null: it has none. */
   constructor(
     spec: DeviceSpec,
@@ -65,16 +69,19 @@ export class DraftPlanner {
 
   /**
    * Number of tokens that the device is to draft behind a chunk's last draw, for the next step, within `leftMs`.
-   * None where drafts could not have paid in this step.
+   * None where drafts could not have paid in this step. Beside other streams they lengthen it as much as rows may
+   * (step/draft-rule.ts).
    */
   wantedOf(sequence: Sequence, leftMs: number): number {
     const { draftsMax = 0 } = this.#spec;
     const share = this.#share;
     if (share === null || draftsMax === 0 || !drawsOnce(sequence)) return 0;
-    const { passMs } = this.#times;
-    const inTime = passMs === 0 ? draftsMax : Math.floor(Math.max(0, leftMs) / passMs);
     // The next step draws a token anyway.
-    const most = Math.min(draftsMax, inTime, this.#mostOf(sequence, sequence.length + 1));
+    let most = Math.min(draftsMax, this.#mostOf(sequence, sequence.length + 1));
+    const passMs = this.#passMs();
+    if (most * passMs > leftMs) most = Math.floor(Math.max(0, leftMs) / passMs);
+    const longest = (1 + NOTICED) * this.#advanceBeside(sequence) - 1;
+    if (most * this.#times.share > longest) most = Math.floor(longest / this.#times.share);
     return most <= 0 ? 0 : this.#asking(sequence, (drafts) => drafts.wanted(most, share), 0);
   }
 
@@ -90,6 +97,11 @@ export class DraftPlanner {
     const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
     this.#share = this.#times.share + this.#rowShare(chunks);
+    const advances = chunks.flatMap(({ sequence: { isDecoding, objective, pacing } }) =>
+      isDecoding && objective.isInteractive ? pacing.advance : [],
+    );
+    const none = Number.POSITIVE_INFINITY;
+    this.#slowest = [...advances.toSorted((a, b) => a - b).slice(0, 2), none, none];
     const goesBack = this.#spec.states !== undefined;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
@@ -105,6 +117,18 @@ export class DraftPlanner {
       if (this.#kvCache.readyDraft(sequence)) step.draft(index, tokens.slice(0, room), isPredicted);
       else this.#kvCache.dropDrafts(sequence);
     }
+  }
+
+  /** Fewest tokens per step of a stream beside a sequence; Infinity: there is none. */
+  #advanceBeside({ pacing, objective }: Sequence): number {
+    const [first, second] = this.#slowest;
+    return objective.isInteractive && pacing.advance <= first! ? second! : first!;
+  }
+
+  /** Time of a drafted token, as measured, or expected of a decode's. */
+  #passMs(): number {
+    const { passMs, share } = this.#times;
+    return passMs > 0 ? passMs : share * this.#costs.stepMs({ prompts: [], decodes: 1, decodeContext: 0 });
   }
 
   /** Time of one more row for each decode of a step, as a share of its own. */

@@ -257,6 +257,31 @@ test("streams with drafts keep their targets on a device whose costs are known",
   expect(harness.load.stepsOverTarget).toBe(0);
 });
 
+test("streams keep their targets with a draft model, whose time is known", () => {
+  const targetMs = 16;
+  const harness = new EngineHarness({
+    spec: { vocabSize: VOCABULARY, pages: 1024, draftsMax: 8, draftModel: { share: 0.1 } },
+    cost: linearCost(10, 0.1),
+    engine: { batch: { ...ours(targetMs).batch, margin: 0 }, drafts: { kind: "head" } },
+    isStallFree: false,
+  });
+  for (const length of [5, 40, 10]) {
+    harness.submit(
+      sequenceSpec(
+        tokensFrom(length, length).map((token) => token % VOCABULARY),
+        60,
+      ),
+    );
+    for (let step = 0; step < 5; step++) harness.step();
+  }
+  harness.finish();
+  expect(harness.load.acceptedTokensTotal).toBeGreaterThan(20);
+  expect(harness.load.stepsOverTarget).toBe(0);
+  expect(
+    Math.max(...harness.steps.flatMap(({ chunks }) => chunks.map(({ drafts = 0 }) => drafts))),
+  ).toBeLessThan(7);
+});
+
 test("a drafter that fails costs its drafts and not the answer", () => {
   const harness = new EngineHarness({
     engine: {

@@ -81,7 +81,7 @@ export class CacheAccount {
   #outcome(
     { tokens, hasLogprobs, turn }: StartedPrompt,
     cachedTokens: number,
-    { engine, matchedTokens, tierTokens }: StartedAt,
+    { engine, matchedTokens, tierTokens, hostTokens }: StartedAt,
     { same, salted }: { readonly same: Nearest | null; readonly salted: Nearest | null },
   ): CacheOutcome {
     const { length: promptTokens } = tokens;
@@ -105,7 +105,7 @@ export class CacheAccount {
     }
     const earlier = nearest === null ? null : this.#earlier(nearest);
     const session = turn === null ? null : { ...turn.place, by: turn.by };
-    return { promptTokens, cachedTokens, tierTokens, misses, earlier, session };
+    return { promptTokens, cachedTokens, tierTokens, hostTokens, misses, earlier, session };
   }
 
   /** Reason why tokens of an earlier prompt are no longer cached. */

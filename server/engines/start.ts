@@ -2,6 +2,7 @@ import type { TokenId } from "../../base/token.ts";
 import type { NativeModel } from "../../gpu/native/open.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
+import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { OnlineCostModel, type PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -57,6 +58,8 @@ export interface EnginesEvents {
   onPlacement?(sequence: SequenceId, placement: Placement): void;
   /** Counts of the engine's KV pages on disk since the last call. */
   onDisk?(engine: EngineId, counts: Readonly<StoreCounts>): void;
+  /** Counts of those in the host's memory since the last call. */
+  onHost?(engine: EngineId, counts: Readonly<HostCounts>): void;
   /** Snapshot of the engine's prefix cache, after `inspect`. */
   onCache?(engine: EngineId, snapshot: CacheSnapshot): void;
   /**
@@ -195,6 +198,7 @@ class Engines {
 
   #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
     if (news.kind === "disk") events.onDisk?.(engine, news.counts);
+    if (news.kind === "host") events.onHost?.(engine, news.counts);
     if (news.kind === "cache") events.onCache?.(engine, news.snapshot);
     if (news.kind === "recorded") for (const entry of news.entries) this.#recording?.write(entry);
     if (news.kind !== "report") return;

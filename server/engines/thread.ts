@@ -18,7 +18,7 @@ export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
 /** Messages of a thread while it starts and runs. */
 export type ThreadNews = Extract<
   WorkerMessage,
-  { kind: "progress" | "report" | "disk" | "cache" | "recorded" }
+  { kind: "progress" | "report" | "disk" | "host" | "cache" | "recorded" }
 >;
 
 /**

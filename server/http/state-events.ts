@@ -120,6 +120,7 @@ export const shownLoad = [
   "evictedPagesTotal",
   "tierStoredPagesTotal",
   "tierLoadedPagesTotal",
+  "tierHostPagesTotal",
   "draftTokensTotal",
   "acceptedTokensTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];

@@ -149,9 +149,9 @@ class Look {
     const text = JSON.stringify(facts);
     if (text !== this.#facts) this.#write({ kind: "facts", facts });
     this.#facts = text;
-    if (this.#sender.isAdmin && (this.#view === "live" || this.#view === "top"))
-      this.#write({ kind: "live", ...this.#live() });
-    if (this.#sender.isAdmin && this.#view === "top") {
+    const showsLive = this.#view === "live" || this.#view === "top";
+    if (showsLive && this.#sender.isAdmin) this.#write({ kind: "live", ...this.#live() });
+    if (this.#view === "top" && this.#sender.isAdmin) {
       const requests = this.#requests.look(this.#sources.requestRecords.running(REQUESTS_MAX));
       this.#write({ kind: "requests", requests });
     }

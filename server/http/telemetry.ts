@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { causes } from "../../scheduler/explain/causes.ts";
@@ -220,6 +221,11 @@ export class Telemetry {
   countDisk(engine: EngineId, counts: Readonly<StoreCounts>): void {
     for (const [event, count] of Object.entries(counts))
       this.#counters.disk.inc({ engine: String(engine), event }, count);
+  }
+
+  countHost(engine: EngineId, counts: Readonly<HostCounts>): void {
+    for (const [event, count] of Object.entries(counts))
+      this.#counters.host.inc({ engine: String(engine), event }, count);
   }
 
   observeHttp(handler: string, method: string, status: number, seconds: number): void {

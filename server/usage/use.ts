@@ -50,15 +50,15 @@ export function keyId(tenant: string): string {
   return tenant.slice(0, 16);
 }
 
+/** The same; null: the server needs no keys. */
+export function keyName(tenant: string): string | null {
+  return tenant === "" ? null : keyId(tenant);
+}
+
 /** Most tokens of a key on a day, prompts and answers together; cached ones do not count. */
 export interface Quota {
   readonly tenant: string;
   readonly tokensPerDay: number;
-}
-
-/** Name of a key for people, from its tenant; null: the server needs no keys. */
-export function keyName(tenant: string): string | null {
-  return tenant === "" ? null : keyId(tenant);
 }
 
 /** Use of keys by label. */

@@ -63,7 +63,7 @@ function run(
   });
   const tokens: TokenId[][] = samplings.map(() => []);
   let last: EngineLoad | null = null;
-  // Drafts take no time here: on some machines tiny models would not draft for the time that it takes.
+  // Drafts take no time here: if they did, the machine would decide whether tiny models draft.
   const free: Device = {
     spec: device.spec,
     start: (step, done) => device.start(step, (result) => done({ ...result, draftsMs: 0 } as StepResult)),

@@ -43,7 +43,7 @@ export function Evictions({ evictions }: { readonly evictions: readonly Eviction
                   {reasons[one.reason]}, of {one.pagesEvictable} pages
                 </td>
                 <td>{whose(one)}</td>
-                <td class="right">{one.isStored ? "on disk" : duration(one.recomputeMs)}</td>
+                <td class="right">{one.isStored ? "in the lower tier" : duration(one.recomputeMs)}</td>
               </tr>
             ))}
           </tbody>
