@@ -1,13 +1,21 @@
 /**
- * Answers of a served model with drafts and without: the same texts, and tokens per second.
+ * Answers of a served model with drafts and without: the same texts, and tokens per second. With a draft model that
+ * alone drafts.
  *
- *   npx bun benchmarks/speculation-served.ts <model> [streams …]
+ *   npx bun benchmarks/speculation-served.ts <model> [--draft-model <model>] [streams …]
  */
 
+import { parseArgs } from "node:util";
 import { tasks } from "./speculation/tasks.ts";
 import { startServer } from "./started-server.ts";
 
-const [model, ...counts] = process.argv.slice(2);
+const { positionals, values } = parseArgs({
+  args: process.argv.slice(2),
+  options: { "draft-model": { type: "string" } },
+  allowPositionals: true,
+});
+const [model, ...counts] = positionals;
+const draftModel = values["draft-model"];
 const streamCounts = counts.length > 0 ? counts.map(Number) : [1, 4, 8];
 const ROUNDS = 3;
 const TOKENS = 160;
@@ -46,9 +54,11 @@ async function ask(url: string, prompt: string, seed: number): Promise<Answered>
   };
 }
 
-const serve = (speculate: string) =>
-  startServer(["npx", "bun", "server/main.ts", "serve", model!, "--speculate", speculate], process.cwd());
-const servers = [await serve("off"), await serve("auto")] as const;
+const serve = (...options: readonly string[]) =>
+  startServer(["npx", "bun", "server/main.ts", "serve", model!, ...options], process.cwd());
+const drafting =
+  draftModel === undefined ? ["--speculate", "auto"] : ["--speculate", "draft", "--draft-model", draftModel];
+const servers = [await serve("--speculate", "off"), await serve(...drafting)] as const;
 const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
 
 console.log("task, streams: tokens per second without and with drafts, ratio; share of accepted tokens");

@@ -44,6 +44,21 @@ test("the table adds up to what is available", () => {
   expect(plan.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(32 * gib);
 });
 
+test("a draft model has a row, and its part of each page is told", () => {
+  const plan = planMemory(input({ draft: { weightBytes: gib / 4, pageBytes: mib / 4 } }));
+  expect(plan.rows.slice(0, 2)).toEqual([
+    { name: "weights", bytes: gib, note: "" },
+    {
+      name: "draft model",
+      bytes: gib / 4,
+      note: "weights; its keys and values are 25 % of the KV cache",
+    },
+  ]);
+  expect(plan.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(32 * gib);
+  const both = { draft: { weightBytes: 2 * gib, pageBytes: 0 }, availableBytes: 2.5 * gib };
+  expect(refusal(planMemory(input(both))).reason).toContain("the weights take 3.0 GiB");
+});
+
 describe("the KV cache", () => {
   test("takes half of what is left, and nine tenths on a GPU", () => {
     const left = 32 * gib - gib - 128 * mib - Math.ceil(1.6 * gib);

@@ -15,8 +15,10 @@ export interface MemoryInput {
   readonly isRounded: boolean;
   /** Bytes of the packed weights, which all engines share. */
   readonly weightBytes: number;
-  /** Bytes of one KV page over all layers. */
+  /** Bytes of one KV page over all layers, those of a draft model included. */
   readonly pageBytes: number;
+  /** Weights of a draft model, which all engines share, and its part of a page. Absent: there is none. */
+  readonly draft?: { readonly weightBytes: number; readonly pageBytes: number };
   readonly pageTokens: number;
   /** Bytes of one state slot, and sequences in a step at most; null: the model has no recurrent layers. */
   readonly states: { readonly bytes: number; readonly sequencesMax: number } | null;
@@ -87,7 +89,8 @@ export function reserveOf(availableBytes: number): number {
 
 /** Table of parts and page count, or a refusal. */
 export function planMemory(input: MemoryInput): MemoryPlan {
-  const { weightBytes, pageBytes, pageTokens, engines, contextMax, availableBytes } = input;
+  const { draft, pageBytes, pageTokens, engines, contextMax, availableBytes } = input;
+  const weightBytes = input.weightBytes + (draft?.weightBytes ?? 0);
   const reserveBytes = reserveOf(availableBytes);
   const onDisk = (input.diskBytes ?? 0) * engines;
   const workspaces = input.workspaceBytes * engines + onDisk;
@@ -115,7 +118,8 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   const contexts = pages / pagesPerContext;
   const each = engines > 1 ? " per engine" : "";
   const rows: MemoryRow[] = [
-    { name: "weights", bytes: weightBytes, note: engines > 1 ? `shared by ${engines} engines` : "" },
+    { name: "weights", bytes: input.weightBytes, note: engines > 1 ? `shared by ${engines} engines` : "" },
+    ...(draft === undefined ? [] : [draftRow(draft, pageBytes)]),
     {
       name: "KV cache",
       bytes: pages * pageBytes * engines,
@@ -132,7 +136,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   ];
 
   // No size of the KV cache helps then.
-  if (freeBytes < 0) return withoutRoom(input, rows, workspaces + reserveBytes);
+  if (freeBytes < 0) return withoutRoom({ ...input, weightBytes }, rows, workspaces + reserveBytes);
   if (wanted < least && wanted <= pagesThatFit && input.kvBytes !== null) {
     const neededBytes = least * pageBytes * engines;
     return {
@@ -157,7 +161,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   const advice = pagesThatFit < least ? contextAdvice(tokensIn(pagesThatFit), without) : [];
   const fitting = tenths(freeBytes, Math.floor);
   if (budget > least && least <= pagesIn(fitting * gib)) advice.unshift(`--kv-cache-gib ${fitting} or less`);
-  advice.push(...weightAdvice(input, neededBytes - weightBytes));
+  advice.push(...weightAdvice({ ...input, weightBytes }, neededBytes - weightBytes));
   return {
     kind: "refused",
     neededBytes,
@@ -180,6 +184,15 @@ function statesIn(bytes: number, mostBytes: number, states: MemoryInput["states"
   const part = Math.floor((bytes * stateShare) / states.bytes);
   const wanted = Math.min(part, states.sequencesMax) + Math.min(part, checkpointsMax);
   return Math.max(STATES_MIN, Math.min(wanted, Math.floor(mostBytes / states.bytes)));
+}
+
+function draftRow(draft: NonNullable<MemoryInput["draft"]>, pageBytes: number): MemoryRow {
+  const share = ((100 * draft.pageBytes) / pageBytes).toFixed(0);
+  return {
+    name: "draft model",
+    bytes: draft.weightBytes,
+    note: `weights; its keys and values are ${share} % of the KV cache`,
+  };
 }
 
 function statesRow(slots: number, bytes: number, engines: number, each: string): MemoryRow {

@@ -99,7 +99,7 @@ export interface EngineLimits {
   readonly topLogprobsMax: number;
   /** Slots for recurrent states; absent: none. */
   readonly states?: number;
-  /** Tokens that the model's head drafts after a chunk at most, up to 8; absent: it computes nothing. */
+  /** Tokens that the model's head, or a draft model, drafts after a chunk at most, up to 8; absent: none. */
   readonly draftsMax?: number;
   /** GPUs that compute one step together: exactly one today. Absent for CPU engines. */
   readonly devices?: readonly number[];
@@ -168,11 +168,21 @@ export interface NativeLibrary {
     options: ComputeOptions,
     limits: EngineLimits,
   ): { readonly workspaceBytes: number; readonly copyBytes: number; readonly hostBytes: number };
-  /** Opens an engine. A GPU engine reads the weights here, and calls `onProgress` before it returns. */
-  engineOpen(model: ModelHandle, limits: EngineLimits, onProgress: NativeProgress): EngineHandle;
+  /** Maximum bytes of the workspace of a draft model, which an engine has beside its own. */
+  draftPlan(shape: ModelShape, options: ComputeOptions, limits: EngineLimits): number;
+  /**
+   * Opens an engine, with a draft model if one is given. A GPU engine reads the weights here, and calls
+   * `onProgress` before it returns.
+   */
+  engineOpen(
+    model: ModelHandle,
+    draft: ModelHandle | null,
+    limits: EngineLimits,
+    onProgress: NativeProgress,
+  ): EngineHandle;
   engineClose(engine: EngineHandle): void;
   /**
-   * Copies whole KV pages to `bytes`, or back: page after page, `pageBytes` of modelPlan each. A step in flight may
+   * Copies whole KV pages to `bytes`, or back: page after page, `pageBytes` of modelPlan each, and of a draft model. A step in flight may
    * neither write a page that is read nor use one that is written.
    */
   readPages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
@@ -246,7 +256,8 @@ const symbols = {
   bunting_model_restore: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer", "buffer"], returns: "i32" },
-  bunting_engine_open: { args: ["ptr", "buffer", "ptr", "buffer"], returns: "i32" },
+  bunting_draft_plan: { args: ["buffer", "buffer", "buffer"], returns: "i32" },
+  bunting_engine_open: { args: ["ptr", "ptr", "buffer", "ptr", "buffer"], returns: "i32" },
   bunting_engine_close: { args: ["ptr"], returns: "i32" },
   bunting_engine_read_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
   bunting_engine_write_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
@@ -366,11 +377,15 @@ export function openLibrary(path: string): NativeLibrary {
       const workspaceBytes = word((out) => c.bunting_engine_plan(model, engine, out, copyBytes, hostBytes));
       return { workspaceBytes, copyBytes: Number(copyBytes[0]), hostBytes: Number(hostBytes[0]) };
     },
-    engineOpen(model, limits, onProgress) {
+    draftPlan(shape, options, limits) {
+      const [model, engine] = [encodeShape(shape, options), encodeLimits(limits)];
+      return word((out) => c.bunting_draft_plan(model, engine, out));
+    },
+    engineOpen(model, draft, limits, onProgress) {
       const struct = encodeLimits(limits);
       let engine = 0;
       withProgress(onProgress, (progress) => {
-        engine = word((out) => c.bunting_engine_open(model, struct, progress, out));
+        engine = word((out) => c.bunting_engine_open(model, draft, struct, progress, out));
       });
       return engine as EngineHandle;
     },

@@ -82,6 +82,10 @@ const chunk: fc.Arbitrary<Chunk> = fc.oneof(
   statelessChunk,
   statelessChunk.map((plain) => ({ ...plain, next: 7 })),
   statelessChunk.map((plain) => ({ ...plain, drafts: 3 })),
+  statelessChunk.map((plain) => ({ ...plain, unread: null })),
+  fc
+    .tuple(statelessChunk, ints(vocabSize - 1, { maxLength: 5 }))
+    .map(([plain, unread]) => ({ ...plain, unread })),
   fc.tuple(statelessChunk, state).map(([plain, state]) => ({ ...plain, state })),
 );
 const page = fc.nat(63).map((id) => id as PageId);
@@ -104,7 +108,7 @@ function decode(bytes: Uint8Array) {
   const uint = (word: number): number => view.getUint32(word * 4, true);
   const real = (word: number): number => view.getFloat32(word * 4, true);
   expect(uint(0)).toBe(0x31505453);
-  const array = (index: number) => ({ count: int(2 + index), at: int(11 + index) });
+  const array = (index: number) => ({ count: int(2 + index), at: int(12 + index) });
   const moves = array(0);
   const tokens = array(1);
   const chunks = array(2);
@@ -114,8 +118,9 @@ function decode(bytes: Uint8Array) {
   const masks = array(6);
   const spans = array(7);
   const saves = array(8);
-  const widths = [4, 1, 14, 1, 20, 2, 1, 4, 2];
-  expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 20));
+  const unread = array(9);
+  const widths = [4, 1, 15, 1, 20, 2, 1, 4, 2, 1];
+  expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 22));
   expect(uint(1) * 4).toBeLessThanOrEqual(bytes.byteLength);
 
   const pair = (index: number) => pairs.at + 2 * index;
@@ -148,13 +153,16 @@ function decode(bytes: Uint8Array) {
     };
   };
   let savesRead = 0;
+  let unreadRead = 0;
   return {
     moves: Array.from({ length: moves.count }, (_, i) => [0, 1, 2, 3].map((w) => int(moves.at + 4 * i + w))),
     chunks: Array.from({ length: chunks.count }, (_, i) => {
-      const at = chunks.at + 14 * i;
+      const at = chunks.at + 15 * i;
       const words = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((w) => int(at + w));
       const firstSave = savesRead;
       savesRead += int(at + 11);
+      const firstUnread = unreadRead;
+      unreadRead += Math.max(0, int(at + 14));
       const [first, count, start, pagesAt, pageCount, firstRow, rowCount, adapter, secondAt] = words;
       return {
         start,
@@ -166,14 +174,18 @@ function decode(bytes: Uint8Array) {
         state: [int(at + 9), int(at + 10)],
         next: int(at + 12),
         drafts: int(at + 13),
+        unread:
+          int(at + 14) < 0
+            ? null
+            : Array.from({ length: int(at + 14) }, (_, t) => int(unread.at + firstUnread + t)),
         saves: Array.from({ length: int(at + 11) }, (_, s) =>
           [0, 1].map((w) => int(saves.at + 2 * (firstSave + s) + w)),
         ),
       };
     }),
-    savesUnread: saves.count - savesRead,
+    left: [saves.count - savesRead, unread.count - unreadRead],
     spans: Array.from({ length: spans.count }, (_, i) => [0, 1, 2, 3].map((w) => int(spans.at + 4 * i + w))),
-    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 14 * i)),
+    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 15 * i)),
     tokens: tokens.count,
   };
 }
@@ -204,18 +216,21 @@ function wordsOf({ moves, chunks }: Step) {
   });
   return {
     moves: moves.map(({ from, to, count }) => [from as number, to as number, count, 0]),
-    chunks: chunks.map(({ start, tokens, pages, samples, adapter, secondAt = 0, state, next, drafts }) => ({
-      start,
-      tokens: [...tokens],
-      pages: [...pages],
-      samples: samples.map(rowOf),
-      adapter,
-      secondAt,
-      state: [state?.slot ?? -1, state?.from ?? -1] as number[],
-      next: next ?? -1,
-      drafts: drafts ?? 0,
-      saves: state?.saves.map(({ count, slot }) => [count, slot as number]) ?? [],
-    })),
+    chunks: chunks.map(
+      ({ start, tokens, pages, samples, adapter, secondAt = 0, state, next, drafts, unread }) => ({
+        start,
+        tokens: [...tokens],
+        pages: [...pages],
+        samples: samples.map(rowOf),
+        adapter,
+        secondAt,
+        state: [state?.slot ?? -1, state?.from ?? -1] as number[],
+        next: next ?? -1,
+        drafts: drafts ?? 0,
+        unread: unread === null ? null : [...(unread ?? [])],
+        saves: state?.saves.map(({ count, slot }) => [count, slot as number]) ?? [],
+      }),
+    ),
   };
 }
 
@@ -225,8 +240,8 @@ describe("a step block", () => {
     fc.assert(
       fc.property(step, (wanted) => {
         block.encode(wanted);
-        const { moves, chunks, savesUnread, spans, firstTokens, tokens } = decode(block.bytes);
-        expect(savesUnread).toBe(0);
+        const { moves, chunks, left, spans, firstTokens, tokens } = decode(block.bytes);
+        expect(left).toEqual([0, 0]);
         const words = wordsOf(wanted);
         const sharing = sharingOrder(wanted.chunks, 16);
         expect<unknown>(moves).toEqual(words.moves);

@@ -27,13 +27,14 @@ const magic = 0x31505453;
 const entryWords = {
   moves: 4,
   tokens: 1,
-  chunks: 14,
+  chunks: 15,
   pages: 1,
   rows: 20,
   pairs: 2,
   maskWords: 1,
   spans: 4,
   saves: 2,
+  unread: 1,
 } as const;
 type ArrayName = keyof typeof entryWords;
 const arrayNames = Object.keys(entryWords) as readonly ArrayName[];
@@ -50,8 +51,9 @@ const resultRowWords = 4;
 const afterIndexWord = 16;
 const wantsWord = 17;
 const wantsHidden = 1;
-/** State slot of a chunk that has none, and token after one that is not known. */
+/** State slot of a chunk that has none, token after one that is not known, and unread tokens of one that is not read. */
 const none = -1;
+const noTokens = new Int32Array(0);
 
 /** Integer, float and byte views of one buffer; native code receives `bytes`. */
 class Words {
@@ -104,10 +106,11 @@ export class StepBlock {
   }
 
   #count({ moves, chunks }: Step, spans: number): Arrays {
-    const counts = { moves: moves.length, tokens: 0, chunks: chunks.length, pages: 0, saves: 0 };
+    const counts = { moves: moves.length, tokens: 0, chunks: chunks.length, pages: 0, saves: 0, unread: 0 };
     const ofRows = { rows: 0, pairs: 0, maskWords: 0 };
-    for (const { tokens, pages, samples, state } of chunks) {
+    for (const { tokens, pages, samples, state, unread } of chunks) {
       counts.tokens += tokens.length;
+      counts.unread += unread?.length ?? 0;
       counts.pages += pages.length;
       counts.saves += state?.saves.length ?? 0;
       for (const sample of samples) {
@@ -165,6 +168,7 @@ export class StepBlock {
     const next = { tokens: 0, pages: 0, rows: 0, pairs: 0, maskWords: 0, draws: 0, hidden: 0 };
     let to = at.chunks;
     let save = at.saves;
+    let unreadAt = at.unread;
     for (const index of order) {
       const {
         start,
@@ -176,6 +180,7 @@ export class StepBlock {
         state,
         next: after,
         drafts = 0,
+        unread = noTokens,
       } = chunks[index]!;
       ints[to++] = next.tokens;
       ints[to++] = tokens.length;
@@ -191,6 +196,9 @@ export class StepBlock {
       ints[to++] = state?.saves.length ?? 0;
       ints[to++] = after ?? none;
       ints[to++] = drafts;
+      ints[to++] = unread?.length ?? none;
+      if (unread !== null) ints.set(unread, unreadAt);
+      unreadAt += unread?.length ?? 0;
       for (const { count, slot } of state?.saves ?? []) {
         ints[save++] = count;
         ints[save++] = slot;
@@ -335,7 +343,7 @@ export interface ResultLimits {
   readonly hiddenMax: number;
   /** Numbers per hidden state. */
   readonly hiddenSize: number;
-  /** Tokens that the model's head drafts after a chunk. Absent: it has none. */
+  /** Tokens that the engine drafts after a chunk. Absent: none. */
   readonly draftsMax?: number;
 }
 
@@ -362,6 +370,11 @@ export class StepResultBlock {
   /** Wall time of the computation. */
   get deviceMs(): number {
     return this.#words.floats[1]!;
+  }
+
+  /** Part of it in which the engine drafted. */
+  get draftsMs(): number {
+    return this.#words.floats[3]!;
   }
 
   /** Results of the rows of `step` in its order; `places` maps them to rows of the block. */
@@ -402,7 +415,7 @@ export class StepResultBlock {
     };
   }
 
-  /** Tokens that the model's head drafted after a draw; null: none. */
+  /** Tokens that the engine drafted after a draw; null: none. */
   #drafts(at: number): DeviceDraft | null {
     const { ints, floats } = this.#words;
     const count = this.#draftsAt === null ? 0 : ints[at + this.#draftsAt]!;

@@ -295,6 +295,11 @@ export interface Chunk {
   readonly next?: TokenId;
   /** Number of tokens that the device is to draft after the chunk's last right draw. Absent: none. */
   readonly drafts?: number;
+  /**
+   * Tokens before the chunk, of the page in which it begins, that the device's draft model reads before those of
+   * the chunk. Null: it does not read the chunk, and drafts nothing. Absent: there are none.
+   */
+  readonly unread?: Int32Array | null;
   /** Recurrent state that the chunk reads and writes. Absent: the device has none. */
   readonly state?: ChunkState;
   /** Index in the chunk of the first token of a pair's second text. Absent: there is none. */
@@ -399,7 +404,7 @@ export interface TokenLogprobs {
   readonly top: readonly { readonly token: TokenId; readonly logprob: number }[];
 }
 
-/** Tokens that a device's head drafted after a draw, and the probability that it gives each. */
+/** Tokens that a device drafted after a draw, and the probability that it gives each. */
 export interface DeviceDraft {
   readonly tokens: readonly TokenId[];
   readonly probabilities: readonly number[];
@@ -432,7 +437,13 @@ export type Sampled =
 
 /** Outcome of a step. `sampled` follows the order of the step's chunks and of the rows in each. */
 export type StepResult =
-  | { readonly kind: "done"; readonly sampled: readonly Sampled[]; readonly deviceMs: number }
+  | {
+      readonly kind: "done";
+      readonly sampled: readonly Sampled[];
+      readonly deviceMs: number;
+      /** Part of `deviceMs` in which the device drafted. Absent: 0. */
+      readonly draftsMs?: number;
+    }
   /** The device computed nothing; the engine may start the same step again. */
   | { readonly kind: "retry"; readonly reason: string }
   /** The device aborted the step for online work. The page moves are done; no other result counts. */

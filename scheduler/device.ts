@@ -19,8 +19,13 @@ export interface DeviceSpec {
   readonly vocabSize: number;
   /** Size of a hidden state, and how many a step may return. Absent: the device returns none. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
-  /** Tokens that the model's own head drafts after a chunk at most. Absent: it drafts none. */
+  /** Tokens that the model's own head, or a draft model, drafts after a chunk at most. Absent: none. */
   readonly draftsMax?: number;
+  /**
+   * Draft model, which reads the chunks of sequences besides: its bytes as a share of the model's. Absent: the
+   * model's own head drafts.
+   */
+  readonly draftModel?: { readonly share: number };
   /**
    * Slots for recurrent states, each of `bytes`. Such a device has no abort points: a state cannot be computed
    * twice. Absent: the model has no recurrent layers.

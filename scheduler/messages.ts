@@ -112,6 +112,8 @@ export interface PromptLogprobs {
 /** Load of an engine: a snapshot and running totals; totals only grow. */
 export interface EngineLoad {
   readonly waiting: number;
+  /** Waiting sequences that wait for a prefix which another one computes or loads. */
+  readonly deferred: number;
   /** Sequences that hold pages, paused ones included. */
   readonly running: number;
   /** Paused sequences, whether they hold pages or not. */
@@ -198,6 +200,7 @@ export function idleLoad(spec: DeviceSpec): EngineLoad {
     pagesTotal: spec.pages,
     pagesFree: spec.pages,
     pagesCached: 0,
+    deferred: 0,
     statesTotal: spec.states?.slots ?? 0,
     statesFree: spec.states?.slots ?? 0,
     checkpoints: 0,

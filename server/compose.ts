@@ -87,7 +87,7 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
     sessions: table,
     sessionPolicy: policy,
   } = parts;
-  const onOutcome = (outcome: CacheOutcome): void => telemetry.countCacheMisses(outcome);
+  const onOutcome = (outcome: CacheOutcome): void => telemetry.countCacheOutcome(outcome);
   const account = new CacheAccount(fleet, specs, onOutcome, table.history);
   const observer = telemetry.sessions;
   const keeper =

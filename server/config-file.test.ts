@@ -51,7 +51,7 @@ test("~/ in a path is the user's home, in files and in options", () => {
 
 test("a model's table has a path, and settings of its own", () => {
   const { models } = read(
-    '[model.chat]\npath = "./chat"\npin = true\ntemplate = "chat.jinja"\nmax-model-len = 512\nsampling = { top-k = 3 }\n[model.hub]\npath = "a/b"\n',
+    '[model.chat]\npath = "./chat"\npin = true\ntemplate = "chat.jinja"\nmax-model-len = 512\ndraft-model = "./small"\nsampling = { top-k = 3 }\n[model.hub]\npath = "a/b"\ndraft-model = "a/c"\n',
   );
   expect(models).toEqual([
     {
@@ -60,9 +60,16 @@ test("a model's table has a path, and settings of its own", () => {
       isPinned: true,
       template: join(scratch, "chat.jinja"),
       sampling: { "top-k": 3 },
-      settings: { maxModelLen: 512 },
+      settings: { maxModelLen: 512, draftModel: join(scratch, "small") },
     },
-    { name: "hub", path: "a/b", isPinned: false, template: null, sampling: {}, settings: {} },
+    {
+      name: "hub",
+      path: "a/b",
+      isPinned: false,
+      template: null,
+      sampling: {},
+      settings: { draftModel: "a/c" },
+    },
   ]);
 });
 

@@ -20,6 +20,7 @@ const modelSettingNames = [
   "stepTokens",
   "tbtMs",
   "speculate",
+  "draftModel",
   "sequencesMax",
   "queueMax",
   "keepAlive",
@@ -88,14 +89,17 @@ function modelOf(name: string, table: unknown, folder: string): ModelTable {
   if (template !== null && typeof template !== "string")
     throw new ConfigError(`${at}.template is not a path or a name, but ${shown(template)}.`);
   const own = ["path", "pin", "template", "sampling"];
+  const placed = (given: string): string => (/^[./~]/.test(given) ? resolve(folder, fromHome(given)) : given);
+  const settings = settingsIn(others, modelSettingNames, `${at}.`, own);
+  const { draftModel } = settings;
   return {
     name,
-    path: /^[./~]/.test(path) ? resolve(folder, fromHome(path)) : path,
+    path: placed(path),
     isPinned: pin,
     // A name of one of the model's templates has neither folders nor an ending.
     template: template === null || /^[\w-]+$/.test(template) ? template : resolve(folder, fromHome(template)),
     sampling: samplingOf(sampling, `${at}.sampling`),
-    settings: settingsIn(others, modelSettingNames, `${at}.`, own),
+    settings: draftModel ? { ...settings, draftModel: placed(draftModel) } : settings,
   };
 }
 

@@ -47,7 +47,7 @@ export type PackedChoice = "auto" | "off" | { readonly folder: string };
 export type DataChoice = "auto" | "off" | { readonly folder: string };
 
 /** Source of drafted tokens. */
-export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp";
+export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp" | "draft";
 
 /** Keeping of conversations' pages for their next turns. */
 export type SessionsChoice = "auto" | "off";
@@ -141,12 +141,11 @@ export const serverSettings = Object.freeze({
     defaultText: "the published name, the folder's name, or a GGUF file's own",
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
   }),
-  reasoningField: setting<ReasoningField>({
-    placeholder: "both|reasoning_content|reasoning",
+  reasoningField: choice<ReasoningField>({
+    among: reasoningFields,
     default: "both",
     defaultText: "both, with the same text",
     sentence: "Field of OpenAI's answers that holds the model's thoughts.",
-    parse: (value) => oneOf(value, reasoningFields),
   }),
   chatTemplate: optional({
     placeholder: "file|name",
@@ -223,20 +222,18 @@ export const serverSettings = Object.freeze({
     max: 1024,
     sentence: "Compute threads of all engines together.",
   }),
-  dtype: setting<DtypeChoice>({
-    placeholder: "auto|bf16|f32",
+  dtype: choice<DtypeChoice>({
+    among: ["auto", "bf16", "f32"],
     default: "auto",
     defaultText: "auto",
     sentence: "Compute type. auto: f32 for f32 weights, else bf16.",
-    parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
   }),
-  quant: setting<Quant>({
-    placeholder: "auto|none|int8|q8_0|int6|int4|fp8",
+  quant: choice<Quant>({
+    among: quantNames,
     default: "auto",
     defaultText: "auto",
     sentence:
       "Weight format. auto keeps the blocks of GGUF files that the device computes, and converts others to int8, int6 or int4. int8 halves bf16, in groups of 128; int4 quarters it, in groups of 32; int6 is between. q8_0 is int8 in groups of 32, for activations with outliers. fp8 is for GPUs.",
-    parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({
     placeholder: "plain|int8|int4|fp8",
@@ -246,13 +243,12 @@ export const serverSettings = Object.freeze({
     defaultText: "plain, as --dtype says",
     parse: (value) => oneOf(value, kvFormats),
   }),
-  gemm: setting<GemmChoice>({
-    placeholder: "own|cublaslt",
+  gemm: choice<GemmChoice>({
+    among: gemmNames,
     default: "own",
     defaultText: "own",
     sentence:
       "bf16 GPU kernels. own: same results under any load. cublaslt: NVIDIA's library, which must be installed, for steps of more than 64 tokens; results may vary with load.",
-    parse: (value) => oneOf(value, gemmNames),
   }),
   packedWeights: setting<PackedChoice>({
     placeholder: "auto|off|folder",
@@ -317,21 +313,25 @@ export const serverSettings = Object.freeze({
     max: 60_000,
     sentence: "Target for the time between two tokens of a stream; limits the prompt tokens of each step.",
   }),
-  speculate: setting<SpeculateChoice>({
-    placeholder: "auto|off|suffix|mtp",
+  speculate: choice<SpeculateChoice>({
+    among: ["auto", "off", "suffix", "mtp", "draft"],
     default: "auto",
     defaultText: "auto",
     sentence:
-      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. auto: suffix, and mtp where the model has a head.",
-    parse: (value) => oneOf(value, ["auto", "off", "suffix", "mtp"]),
+      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix: what followed the same tokens earlier in the prompt or the answer. mtp: the model's own head (multi-token prediction), on a CPU; refused where there is none. draft: the model of `--draft-model`. auto: suffix, and that model if one is named, else mtp where the model has a head.",
   }),
-  sessions: setting<SessionsChoice>({
-    placeholder: "auto|off",
+  draftModel: optional({
+    placeholder: "folder|file|name",
+    defaultText: "none",
+    sentence:
+      "Small model of the same vocabulary that drafts tokens for the model (`--speculate draft` or `auto`), on a CPU: a model folder, a GGUF file, or a published name. It also reads the prompts.",
+  }),
+  sessions: choice<SessionsChoice>({
+    among: ["auto", "off"],
     default: "auto",
     defaultText: "auto",
     sentence:
       "auto: recognises the turns of a conversation, and keeps its pages for the next turn as long as that is likely to come; answers are the same with and without.",
-    parse: (value) => oneOf(value, ["auto", "off"]),
   }),
   sequencesMax: integer({
     unit: "sequences",

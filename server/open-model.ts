@@ -25,6 +25,7 @@ import { TemplateError } from "../text/template-error.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { type Backend, chooseBackend } from "./engines/backend.ts";
+import { expectDraftChoice } from "./engines/draft-plan.ts";
 import {
   chooseContext,
   type MemoryShare,
@@ -107,8 +108,8 @@ export function endTokensOf({ config, eosTokens }: ModelFolder, tokenizer: Token
   return [...new Set([...eosTokens, ...(own as TokenId[])])];
 }
 
-/** Sources of drafts by choice; the head drafts where the device has one. */
-const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head" } as const;
+/** Sources of drafts by choice; "head" stands for drafts of the device, where it makes some. */
+const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head", draft: "head" } as const;
 
 /** Engines with their telemetry. */
 export interface WatchedEngines {
@@ -255,12 +256,19 @@ export function prepareNative(
   onPlan(plan);
   const problem = planProblem(plan.memory);
   if (problem !== null) throw new ConfigError(problem);
-  const { names, folder, contextMax, compute, packedFolders, costsFolders, limits } = plan;
+  const { names, folder, contextMax, compute, draft, packedFolders, costsFolders, limits } = plan;
   const native = {
     library,
     folder: plan.folder.dir,
     ropeScaling: config.ropeScaling,
     model: { ...compute, contextMax, packedFolders, costsFolders },
+    draft:
+      draft === null
+        ? null
+        : {
+            folder: draft.folder.dir,
+            model: { ...draft.compute, contextMax, packedFolders: draft.packedFolders },
+          },
     limits,
     disk:
       plan.disk.setup === null
@@ -286,6 +294,11 @@ const SIMULATED_TOKENS_MAX = 2 ** 20;
 export function prepareSimulated(config: Config, dir: string, engines: number): Prepared {
   if (config.speculate === "mtp")
     throw new ConfigError("--speculate mtp: the simulated device has no model, and so no head that drafts.");
+  expectDraftChoice(config);
+  if (config.draftModel !== null)
+    throw new ConfigError(
+      `--draft-model ${config.draftModel}: the simulated device computes no model, and so none that drafts.`,
+    );
   const folder = openModelFolder(dir, config.ropeScaling);
   const contextMax = chooseContext(config, folder);
   const stepTokensMax = stepTokensFor(config, folder, contextMax);

@@ -6,6 +6,7 @@ import { SessionTable } from "../scheduler/session/session-table.ts";
 import type { ListedModel } from "./api/several-models.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { chooseBackend } from "./engines/backend.ts";
+import { withDraftPath } from "./engines/draft-plan.ts";
 import type { RunningEngines } from "./engines/start.ts";
 import type { Lifecycle } from "./http/lifecycle.ts";
 import type { Telemetry } from "./http/telemetry.ts";
@@ -56,8 +57,11 @@ export function severalOpening(
       const limitBytes = await memoryBytes();
       const opened: OpenModel[] = [];
       for (const setting of settings) {
-        const path = (await events.modelPath?.(setting.path, setting.config)) ?? setting.path;
-        opened.push(await openModel({ ...setting, path }, limitBytes, settings.length));
+        const pathOf = async (model: string, of: Config): Promise<string> =>
+          (await events.modelPath?.(model, of)) ?? model;
+        const own = await withDraftPath(setting.config, pathOf);
+        const path = await pathOf(setting.path, own);
+        opened.push(await openModel({ ...setting, config: own, path }, limitBytes, settings.length));
       }
       expectFit(opened, limitBytes);
       events.onModels?.(

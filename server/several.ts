@@ -182,6 +182,7 @@ export async function startSeveral(
       for (const { engines } of set.loaded()) engines.inspect(nodesMax);
     },
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
+    keyUse: (tenant) => ledger.rows(tenant, 1),
     latencies: () => present().map(({ latencies }) => latencies),
     requestRecords,
     lifecycle,

@@ -1,6 +1,7 @@
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { Glob } from "bun";
 import { storedTypes } from "../model/stored-types.ts";
 import { configReference } from "./docs.ts";
 import { modelsReference } from "./models-reference.ts";
@@ -32,4 +33,36 @@ test.each(["gguf.md", "weights.md"])("docs/reference/%s names every stored type 
   const text = written(name);
   const types = Object.entries(storedTypes).filter(([, { kind }]) => kind === "blocks");
   expect(types.map(([type]) => type).filter((type) => !new RegExp(`\\b${type}\\b`).test(text))).toEqual([]);
+});
+
+describe("docs/troubleshooting.md", () => {
+  /** Sources in which a sentence may stand, with literals joined that are added to one another. */
+  const sources = ["server", "model", "gpu", "csrc"].flatMap((folder) =>
+    [...new Glob("**/*.{ts,cpp,h}").scanSync(resolve(root, folder))]
+      .filter((path) => !path.includes(".test."))
+      .map((path) => readFileSync(resolve(root, folder, path), "utf8").replace(/[`"] \+\s*[`"]/g, "")),
+  );
+  /** The texts between the `…` of a sentence that are long enough to be its own. */
+  const partsOf = (sentence: string): string[] =>
+    sentence.split("…").filter((part) => part.replace(/[^a-z]/gi, "").length >= 4);
+  const isSaid = (sentence: string): boolean =>
+    sources.some((source) => partsOf(sentence).every((part) => source.includes(part)));
+  const page = readFileSync(resolve(root, "docs/troubleshooting.md"), "utf8");
+  const sentences = page.split("\n## ").flatMap((section) => {
+    const head = /^\|(.*)\|$/m.exec(section)?.[1]?.split(" | ") ?? [];
+    const column = head.findIndex((name) => name.trim() === "It says");
+    if (column === -1) return [];
+    return [...section.matchAll(/^\| (.*) \|$/gm)].flatMap(
+      ([, row]) => /^`(.*)`$/.exec(row!.split(" | ")[column]!)?.[1] ?? [],
+    );
+  });
+
+  test("quotes what the server says", () => {
+    expect(sentences.length).toBeGreaterThan(30);
+    expect(sentences.filter((sentence) => !isSaid(sentence))).toEqual([]);
+  });
+
+  test("a sentence that nobody says is found", () => {
+    expect(isSaid("the queue is empty: it holds … requests at most")).toBe(false);
+  });
 });

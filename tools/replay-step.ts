@@ -146,7 +146,7 @@ function logitsOf(engine: Engine, needs: BlockNeeds, block: Int32Array): Float32
     { ...engine.compute, compute: "bf16", contextMax },
     () => {},
   );
-  const handle = library.engineOpen(model.handle, limits, () => {});
+  const handle = library.engineOpen(model.handle, null, limits, () => {});
   try {
     const { byteOffset, byteLength } = block;
     library.stepStart(handle, new Uint8Array(block.buffer, byteOffset, byteLength), result.bytes);

@@ -49,7 +49,7 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
   text: /^(base\/|grammar\/|model\/|text\/|node:|@huggingface\/|lru-cache$)/,
   server: /^(?!(tools|tests|benchmarks|csrc|sdk|examples|simulation)\/)/,
   sdk: /^sdk\//,
-  examples: /^(sdk\/|examples\/|node:)/,
+  examples: /^(sdk\/|examples\/|node:|openai$|@anthropic-ai\/sdk$)/,
 };
 
 /** The one command that simulates. */

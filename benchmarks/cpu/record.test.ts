@@ -7,6 +7,7 @@ import {
   head,
   type Measured,
   merged,
+  picture,
   type Recording,
   readRecording,
   writeRecording,
@@ -77,4 +78,9 @@ test("the spread of a ratio has a column of its own, which figures from before t
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+test("the committed picture shows the committed figures", () => {
+  const path = join(import.meta.dir, "results.json");
+  expect(readFileSync(path.replace(/json$/, "svg"), "utf8")).toBe(picture(readRecording(path)!));
 });

@@ -5,6 +5,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { Cell } from "../../server/cli/table.ts";
 import type { Ceilings } from "./ceilings.ts";
+import { pictureOf } from "./picture.ts";
 import type { Figure } from "./rows.ts";
 
 export interface Measured extends Figure {
@@ -42,10 +43,20 @@ export function merged(old: Recording | null, now: Recording, order: readonly st
   return { ...now, llamaVersion: now.llamaVersion ?? old?.llamaVersion ?? null, figures };
 }
 
-/** Writes the recording as JSON, and as a page beside it. */
+/** Writes the recording as JSON, and as a page and a picture beside it. */
 export function writeRecording(path: string, recording: Recording, how: string): void {
   writeFileSync(path, `${JSON.stringify(recording, null, 2)}\n`);
   writeFileSync(path.replace(/\.json$/, ".md"), page(recording, how));
+  writeFileSync(path.replace(/\.json$/, ".svg"), picture(recording));
+}
+
+/** Picture of the figures that have a comparison. */
+export function picture({ machine, threads, figures }: Recording): string {
+  const bars = figures.flatMap((figure) => {
+    const ratio = ratioOf(figure);
+    return ratio === null ? [] : [{ what: figure.what, ratio, spread: figure.spread }];
+  });
+  return pictureOf(`Times as fast as llama.cpp: ${machine}, ${threads} threads`, bars);
 }
 
 export const head = [

@@ -7,10 +7,12 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "boundary/error.h"
+#include "cpu/draft_model.h"
 #include "cpu/forward.h"
 #include "cpu/meter.h"
 #ifdef BUNTING_CUDA
@@ -40,9 +42,10 @@ struct bunting_model : bunting::Model {
 };
 
 struct bunting_engine {
-  bunting_engine(bunting::Model const& model, bunting_engine_limits const& limits,
-                 [[maybe_unused]] bunting_progress progress)
+  bunting_engine(bunting::Model const& model, [[maybe_unused]] bunting::Model const* draft_model,
+                 bunting_engine_limits const& limits, [[maybe_unused]] bunting_progress progress)
       : model(model),
+        page_bytes(model.page_bytes()),
         pages(limits.pages),
         states(limits.states),
         reader({.pages = limits.pages,
@@ -62,14 +65,25 @@ struct bunting_engine {
         forward(model, limits, progress) {
   }
 #else
-        forward(model, limits) {
+        pool(limits.threads, bunting::ThreadPool::Cores::own),
+        forward(model, limits, pool) {
+    if (!draft_model) return;
+    draft.emplace(*draft_model, model, limits, pool);
+    page_bytes += draft_model->page_bytes();
   }
 #endif
 
   bunting::Model const& model;
+  uint64_t page_bytes;  // of both models
   int32_t pages, states;
   bunting::StepReader reader;
+#ifndef BUNTING_CUDA
+  bunting::ThreadPool pool;
+#endif
   EngineForward forward;
+#ifndef BUNTING_CUDA
+  std::optional<bunting::DraftModel> draft;
+#endif
   void* result = nullptr;       // result buffer of the step in flight; null: no step
   void const* block = nullptr;  // block of that step
   uint64_t block_bytes = 0;
@@ -152,12 +166,29 @@ void check_copy(bunting_engine const& engine, int32_t const* pages, int32_t coun
   if (engine.model.is_bidirectional()) fail(BUNTING_INVALID, "the pages of an encoder do not last");
   if (count < 0 || count > engine.pages)
     fail(BUNTING_INVALID, "a copy of %d pages: the engine has %d", count, engine.pages);
-  if (size != uint64_t(count) * engine.model.page_bytes())
+  if (size != uint64_t(count) * engine.page_bytes)
     fail(BUNTING_INVALID, "%llu bytes for %d pages of %llu", (unsigned long long)size, count,
-         (unsigned long long)engine.model.page_bytes());
+         (unsigned long long)engine.page_bytes);
   for (int32_t i = 0; i < count; i++)
     if (pages[i] < 0 || pages[i] >= engine.pages)
       fail(BUNTING_INVALID, "page %d: the engine has pages 0 to %d", pages[i], engine.pages - 1);
+}
+
+// Calls `copy` with the keys and values of each model: the pages, and their number, from a byte of the
+// caller's memory on.
+template <typename Copy>
+void copy_pages(bunting_engine& engine, int32_t const* pages, int32_t count, Copy const& copy) {
+#ifndef BUNTING_CUDA
+  if (engine.draft) {
+    uint64_t const own = engine.model.page_bytes();
+    for (int32_t i = 0; i < count; i++) {
+      copy(engine.forward.pages(), pages + i, 1, size_t(i) * engine.page_bytes);
+      copy(engine.draft->pages(), pages + i, 1, size_t(i) * engine.page_bytes + own);
+    }
+    return;
+  }
+#endif
+  copy(engine.forward.pages(), pages, count, size_t{0});
 }
 
 // Checks the arguments of a copy of a state to or from the caller.
@@ -190,6 +221,14 @@ void check_formats(bunting::Model const& model) {
     fail(BUNTING_INVALID, "CPUs keep keys and values in bf16, f32, int8 or int4, not in fp8");
   if (model.has_fp8())
     fail(BUNTING_INVALID, "CPUs keep weights in bf16, f32, int8, int6 or int4, not in fp8");
+#endif
+}
+
+void check_draft([[maybe_unused]] bunting::Model const& model) {
+#ifdef BUNTING_CUDA
+  fail(BUNTING_INVALID, "a GPU computes no draft model");
+#else
+  bunting::DraftModel::check(model);
 #endif
 }
 
@@ -404,8 +443,23 @@ bunting_status bunting_model_close(bunting_model* model) {
   return guarded([&] { delete model; });
 }
 
-bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits,
-                                   bunting_progress progress, bunting_engine** out) {
+bunting_status bunting_draft_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
+                                  uint64_t* workspace_bytes) {
+  return guarded([&] {
+    require(shape, "shape");
+    require(limits, "limits");
+    require(workspace_bytes, "workspace_bytes");
+    check_limits(*limits);
+    bunting::Model const model(*shape);
+    check_formats(model);
+    check_draft(model);
+    *workspace_bytes = bunting::DraftModel::workspace_bytes(model, *limits);
+  });
+}
+
+bunting_status bunting_engine_open(bunting_model const* model, bunting_model const* draft,
+                                   bunting_engine_limits const* limits, bunting_progress progress,
+                                   bunting_engine** out) {
   return guarded([&] {
     require(limits, "limits");
     require(out, "out");
@@ -414,9 +468,19 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
     if ((limits->states > 0) != model->has_states())
       fail(BUNTING_INVALID, "engine limits: %d state slots; the model has %s", limits->states,
            model->has_states() ? "recurrent layers" : "no recurrent layers");
-    if (limits->drafts_max > 0 && !model->has_head())
+    if (draft) {
+      check_draft(*draft);
+      if (!draft->sealed()) fail(BUNTING_INVALID, "the draft model is not sealed");
+      if (model->has_head() || model->is_bidirectional() || limits->drafts_max == 0)
+        fail(
+            BUNTING_INVALID,
+            "a draft model goes with a model that has no head and is no encoder, and with drafts; drafts_max "
+            "is %d",
+            limits->drafts_max);
+    } else if (limits->drafts_max > 0 && !model->has_head()) {
       fail(BUNTING_INVALID, "engine limits: %d drafts; the model has no head", limits->drafts_max);
-    *out = std::make_unique<bunting_engine>(*model, *limits, progress).release();
+    }
+    *out = std::make_unique<bunting_engine>(*model, draft, *limits, progress).release();
   });
 }
 
@@ -428,7 +492,9 @@ bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* 
                                          void* bytes, uint64_t size) {
   return guarded([&] {
     check_copy(*engine, pages, count, size);
-    engine->forward.pages().read(pages, count, static_cast<char*>(bytes));
+    copy_pages(*engine, pages, count, [&](auto& memory, int32_t const* which, int32_t number, size_t at) {
+      memory.read(which, number, static_cast<char*>(bytes) + at);
+    });
   });
 }
 
@@ -436,7 +502,9 @@ bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const*
                                           void const* bytes, uint64_t size) {
   return guarded([&] {
     check_copy(*engine, pages, count, size);
-    engine->forward.pages().write(pages, count, static_cast<char const*>(bytes));
+    copy_pages(*engine, pages, count, [&](auto& memory, int32_t const* which, int32_t number, size_t at) {
+      memory.write(which, number, static_cast<char const*>(bytes) + at);
+    });
   });
 }
 
@@ -484,8 +552,9 @@ bunting_status bunting_step_wait(bunting_engine* engine, [[maybe_unused]] int32_
       fail(BUNTING_LOST, "%s; the block of its step is in %s", error.what(), path.c_str());
     }
 #else
-    if (!engine->forward.run(engine->reader.plan(), result, way))
-      fail(BUNTING_GAVE_WAY, "the step was given up");
+    bunting::StepPlan const& plan = engine->reader.plan();
+    if (!engine->forward.run(plan, result, way)) fail(BUNTING_GAVE_WAY, "the step was given up");
+    if (engine->draft) engine->draft->run(plan, result);
 #endif
   });
 }

@@ -11,7 +11,7 @@ namespace bunting {
 namespace {
 
 constexpr int32_t kHeaderWords = sizeof(bunting_step_header) / 4;
-static_assert(sizeof(bunting_step_header) == 80, "the header is part of the ABI (gpu/step-block.ts)");
+static_assert(sizeof(bunting_step_header) == 88, "the header is part of the ABI (gpu/step-block.ts)");
 static_assert(sizeof(bunting_step_result) == 16, "the result header is part of the ABI (gpu/step-block.ts)");
 static_assert(sizeof(PageMove) == 4 * BUNTING_MOVE_WORDS, "moves are read in place");
 static_assert(sizeof(StateSave) == 4 * BUNTING_SAVE_WORDS, "saves are read in place");
@@ -78,6 +78,7 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
   Array const words = array("words", header.words, header.words_at, 1);
   Array const shared = array("shared", header.shared, header.shared_at, 4);
   Array const saves = array("saves", header.saves, header.saves_at, BUNTING_SAVE_WORDS);
+  Array const unread = array("unread", header.unread, header.unread_at, 1);
   if (tokens.count > limits_.tokens_max)
     fail(BUNTING_INVALID, "step block: %d tokens, at most %d fit a step", tokens.count, limits_.tokens_max);
   if (chunks.count > limits_.chunks_max)
@@ -88,6 +89,7 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
   read_tokens(tokens);
   read_chunks(chunks, pages, rows);
   check_page_writers();
+  read_unread(unread);
   read_states(saves);
   read_rows(rows, pairs, words);
   read_shared(shared);
@@ -149,7 +151,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
     int32_t word[BUNTING_CHUNK_WORDS];
     std::memcpy(word, chunks.words + size_t(c) * BUNTING_CHUNK_WORDS, sizeof word);
     auto const [first, count, start, pages_at, page_count, rows_at, row_count, adapter, second, slot, from,
-                save_count, next, drafts] = word;
+                save_count, next, drafts, unread] = word;
     if (first != next_token || count < 1 || count > plan_.tokens - first)
       fail(BUNTING_INVALID, "step block: chunk %d has rows [%d, +%d), expected to begin at %d of %d", c,
            first, count, next_token, plan_.tokens);
@@ -174,6 +176,9 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
     if (next < -1 || next >= limits_.vocab || drafts < 0 || drafts > limits_.drafts_max)
       fail(BUNTING_INVALID, "step block: chunk %d is followed by token %d of %d, and %d drafts of at most %d",
            c, next, limits_.vocab, drafts, limits_.drafts_max);
+    if (unread < -1 || unread > start % tp || (unread < 0 && drafts > 0))
+      fail(BUNTING_INVALID, "step block: chunk %d from position %d on has %d unread tokens, and %d drafts", c,
+           start, unread, drafts);
     if (limits_.is_bidirectional && start > 0)
       fail(BUNTING_INVALID,
            "step block: chunk %d begins at position %d, but its tokens see those behind them", c, start);
@@ -195,7 +200,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
       plan_.token_page[size_t(first + i)] = page[(start + i) / tp];
     }
     plan_.chunk[size_t(c)] = ChunkView{first, count, start, page, second};
-    plan_.next[size_t(c)] = ChunkNext{next, drafts};
+    plan_.next[size_t(c)] = ChunkNext{next, drafts, unread, nullptr};
     plan_.state[size_t(c)] = ChunkState{slot, from, nullptr, save_count};
     read_token_rows(c, rows.words, next_row, row_count);
     next_row += row_count;
@@ -206,6 +211,27 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
   if (next_row != rows.count)
     fail(BUNTING_INVALID, "step block: chunks sample %d of %d rows", next_row, rows.count);
   plan_.chunks = chunks.count;
+}
+
+// Reads the unread tokens before the chunks, which cover the array in order.
+void StepReader::read_unread(Array const& unread) {
+  int32_t const* const token = reinterpret_cast<int32_t const*>(unread.words);
+  for (int32_t i = 0; i < unread.count; i++)
+    if (token[i] < 0 || token[i] >= limits_.vocab)
+      fail(BUNTING_INVALID, "step block: unread token %d is outside the vocabulary of %d", token[i],
+           limits_.vocab);
+  int32_t next_token = 0;
+  for (int32_t c = 0; c < plan_.chunks; c++) {
+    ChunkNext& next = plan_.next[size_t(c)];
+    int32_t const count = std::max(0, next.unread);
+    if (count > unread.count - next_token)
+      fail(BUNTING_INVALID, "step block: chunk %d has unread tokens [%d, +%d) of %d", c, next_token, count,
+           unread.count);
+    next.unread_token = token + next_token;
+    next_token += count;
+  }
+  if (next_token != unread.count)
+    fail(BUNTING_INVALID, "step block: chunks have %d of %d unread tokens", next_token, unread.count);
 }
 
 // Marks a slot as written by a chunk.

@@ -24,10 +24,13 @@ struct WantedRow {
   int32_t index = 0;  // index among the draws, or among the hidden states
 };
 
-// Continuation of a chunk, for a head that drafts.
+// Continuation of a chunk, for a head or a model that drafts.
 struct ChunkNext {
   int32_t token;   // -1: not known
   int32_t drafts;  // number of tokens to draft
+  // Number of tokens before the chunk that a draft model reads first; -1: it reads none of the chunk.
+  int32_t unread;
+  int32_t const* unread_token;  // [unread] ids
 };
 
 // Shared prefix: chunks [chunk_begin, chunk_end) share the pages of positions [begin, end) (engine.h,
@@ -98,6 +101,7 @@ class StepReader {
   void read_moves(Array const& moves);
   void read_tokens(Array const& tokens);
   void read_chunks(Array const& chunks, Array const& pages, Array const& rows);
+  void read_unread(Array const& unread);
   void read_states(Array const& saves);
   void write_slot(int32_t slot, int32_t chunk);
   void read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count);

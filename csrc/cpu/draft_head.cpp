@@ -21,15 +21,11 @@ constexpr double kLogitNs = 5;  // one logit of a draw
 
 }  // namespace
 
-// Returns the words behind a draw's result: the count of its drafts, then pairs (token, logprob).
-uint32_t* Forward::drafts_of(uint32_t* draw) const {
-  return draw + StepReader::draw_words(limits_.top_logprobs_max, 0);
-}
-
 void Forward::prepare_head() {
   size_t const chunks = size_t(limits_.step_chunks_max);
   head_tokens_.resize(size_t(limits_.step_tokens_max));
   head_rows_.reserve(chunks);
+  right_draws_.resize(chunks);
   head_plan_.chunk.resize(chunks);
   head_plan_.position.resize(chunks);
   head_plan_.token_page.resize(chunks);
@@ -45,13 +41,15 @@ void Forward::keep_hidden(int64_t rows) {
   });
 }
 
-void Forward::run_head(StepPlan const& plan, uint32_t* results) {
-  if (plan.tokens == 0) return;
+// Returns the time in ms that it took for drafts.
+float Forward::run_head(StepPlan const& plan, uint32_t* results) {
+  if (plan.tokens == 0) return 0;
   int32_t const layer = model_.body_layers();
   choose_head_rows(plan, results);
   enter_head(plan, head_tokens_.data());
   project_and_append(plan, layer);
-  if (head_rows_.empty()) return;
+  if (head_rows_.empty()) return 0;
+  auto const started = std::chrono::steady_clock::now();
   attend(plan, layer);
   size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
   size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
@@ -62,11 +60,11 @@ void Forward::run_head(StepPlan const& plan, uint32_t* results) {
     std::memcpy(work_.attended + to * attended_bytes, work_.attended + from * attended_bytes, attended_bytes);
   }
   AttentionPlan& attention_plan = attention_plans_[plan_of_layer_[size_t(layer)]];
-  for (int32_t rows = int32_t(head_rows_.size()); rows > 0;) {
+  for (int32_t rows = int32_t(head_rows_.size());;) {
     finish_layer(layer, rows);
     predict(rows);
     rows = next_head_rows();
-    if (rows == 0) return;
+    if (rows == 0) return ms_since(started);
     for (size_t i = 0; i < model_.ropes().size(); i++)
       rope_angles(model_.ropes()[i], head_plan_.position.data(), 0, rows, work_.angles[i].cos,
                   work_.angles[i].sin);
@@ -80,33 +78,21 @@ void Forward::run_head(StepPlan const& plan, uint32_t* results) {
 // Finds the token after each token of the step, and the row of each chunk from which the head drafts.
 void Forward::choose_head_rows(StepPlan const& plan, uint32_t* results) {
   head_rows_.clear();
-  int32_t row = 0;
+  find_right_draws(plan, results, draw_words(), right_draws_.data());
   for (int32_t c = 0; c < plan.chunks; c++) {
     ChunkView const& chunk = plan.chunk[size_t(c)];
     ChunkNext const& next = plan.next[size_t(c)];
     int32_t const first = chunk.first_token, last = first + chunk.count - 1;
     for (int32_t i = first; i < last; i++) head_tokens_[size_t(i)] = plan.token[i + 1];
     head_tokens_[size_t(last)] = next.token >= 0 ? next.token : plan.token[last];
-    // Draws are right for as long as each is the chunk's next token.
-    int32_t from = -1;
-    uint32_t* of_row = nullptr;
-    bool goes_on = true;
-    for (; row < plan.rows && plan.row[size_t(row)].token_row <= last; row++) {
-      WantedRow const& wanted = plan.row[size_t(row)];
-      if (!wanted.is_draw || !goes_on) continue;
-      uint32_t* const words = results + size_t(wanted.index) * draw_words();
-      goes_on = words[0] == 0;
-      if (!goes_on) continue;
-      from = wanted.token_row;
-      of_row = words;
-      int32_t const drawn = int32_t(words[1]);
-      goes_on = from < last && plan.token[from + 1] == drawn;
-      head_tokens_[size_t(from)] = drawn;
-    }
+    // The draws before the right one are the chunk's own tokens.
+    RightDraw const& right = right_draws_[size_t(c)];
+    int32_t const from = right.token_row;
+    if (from >= 0) head_tokens_[size_t(from)] = right.token;
     if (from < 0 || next.drafts == 0) continue;
     int32_t const pages = (chunk.start + chunk.count + kPageTokens - 1) / kPageTokens;
-    head_rows_.push_back(
-        {from, chunk.start + from - first, pages, chunk.pages, next.drafts, drafts_of(of_row)});
+    head_rows_.push_back({from, chunk.start + from - first, pages, chunk.pages, next.drafts,
+                          drafts_of(right.words, limits_.top_logprobs_max)});
   }
 }
 

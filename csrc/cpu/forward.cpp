@@ -53,7 +53,8 @@ size_t Forward::draw_words() const {
   return StepReader::draw_words(limits_.top_logprobs_max, limits_.drafts_max);
 }
 
-Forward::Forward(Model const& model, bunting_engine_limits const& limits)
+Forward::Forward(Model const& model, bunting_engine_limits const& limits, ThreadPool& pool,
+                 int32_t spare_pages)
     : model_(model),
       kernels_(model.kernels()),
       limits_(limits),
@@ -61,11 +62,11 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       normed_stride_(row_stride(model.dtype(), model.shape().hidden)),
       attended_stride_(row_stride(model.dtype(), model.query_width())),
       activated_stride_(row_stride(model.dtype(), model.shape().feed_forward)),
-      pages_(model, limits.pages),
+      pages_(model, limits.pages, spare_pages),
       states_(model, limits.states),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
       expert_plan_(routing_rule(model), limits.step_tokens_max),
-      pool_(limits.threads, ThreadPool::Cores::own) {
+      pool_(pool) {
   work_.place(model, limits, work_region_.data());
   if (has_head()) prepare_head();
   transpose_convolutions();
@@ -134,10 +135,9 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
     keep_drawn_rows(plan);
   }
   if (plan.draws > 0) sample(plan, results);
-  if (has_head()) run_head(plan, results);
-  std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
+  float const drafts_ms = has_head() ? run_head(plan, results) : 0;
   draws_ = plan.draws;
-  bunting_step_result const header{plan.draws, elapsed.count(), plan.hidden(), 0};
+  bunting_step_result const header{plan.draws, ms_since(started), plan.hidden(), drafts_ms};
   std::memcpy(result, &header, sizeof header);
   return true;
 }
@@ -246,7 +246,7 @@ void Forward::sample(StepPlan const& plan, uint32_t* results) {
       static_assert(sizeof drawn == 4 * BUNTING_RESULT_ROW_WORDS,
                     "a result row begins with status, token, logprob, count");
       std::memcpy(words, &drawn, sizeof drawn);
-      if (has_head()) *drafts_of(words) = 0;
+      if (limits_.drafts_max > 0) *drafts_of(words, limits_.top_logprobs_max) = 0;
     }
   });
 }

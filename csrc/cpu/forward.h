@@ -18,7 +18,8 @@
 // never changes a result.
 //
 // A head that drafts (engine.h, BUNTING_HEAD_*; draft_head.cpp) computes one more layer behind the draws. It
-// needs the last layer's output of all tokens, and changes no draw.
+// needs the last layer's output of all tokens, and changes no draw. A draft model is a forward pass of its
+// own behind this one (draft_model.h).
 #pragma once
 
 #include <atomic>
@@ -28,6 +29,7 @@
 #include "cpu/attention_plan.h"
 #include "cpu/experts.h"
 #include "cpu/kv_memory.h"
+#include "cpu/right_draws.h"
 #include "cpu/state_memory.h"
 #include "cpu/workspace.h"
 #include "host/memory_region.h"
@@ -42,8 +44,9 @@ void check_limits(bunting_engine_limits const& limits);
 
 class Forward {
  public:
-  // Allocates pages, workspaces and threads for checked limits. Throws BUNTING_NO_MEMORY.
-  Forward(Model const& model, bunting_engine_limits const& limits);
+  // Allocates pages and workspaces for checked limits; `pool` has the threads of the limits. Throws
+  // BUNTING_NO_MEMORY.
+  Forward(Model const& model, bunting_engine_limits const& limits, ThreadPool& pool, int32_t spare_pages = 0);
 
   // Bytes of an engine's memory besides its pages.
   static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
@@ -63,12 +66,11 @@ class Forward {
 
  private:
   // draft_head.cpp defines the functions of the head.
-  bool has_head() const { return limits_.drafts_max > 0; }
+  bool has_head() const { return limits_.drafts_max > 0 && model_.has_head(); }
   size_t draw_words() const;
-  uint32_t* drafts_of(uint32_t* draw) const;
   void prepare_head();
   void keep_hidden(int64_t rows);
-  void run_head(StepPlan const& plan, uint32_t* results);
+  float run_head(StepPlan const& plan, uint32_t* results);
   void enter_head(StepPlan const& plan, int32_t const* next);
   void choose_head_rows(StepPlan const& plan, uint32_t* results);
   int32_t next_head_rows();
@@ -155,12 +157,13 @@ class Forward {
     uint32_t* drafts;  // in the result: their count, then pairs
   };
   std::vector<HeadRow> head_rows_;
-  std::vector<int32_t> head_tokens_;  // [T] token after each
-  StepPlan head_plan_;                // one token per drafting sequence
+  std::vector<RightDraw> right_draws_;  // [S]
+  std::vector<int32_t> head_tokens_;    // [T] token after each
+  StepPlan head_plan_;                  // one token per drafting sequence
   ExpertPlan expert_plan_;
   // True if the rows that a GEMM multiplies, or the activated rows in the MLP, have outliers.
   std::atomic<bool> has_outliers_{false}, activated_has_outliers_{false};
-  ThreadPool pool_;
+  ThreadPool& pool_;
 };
 
 }  // namespace bunting

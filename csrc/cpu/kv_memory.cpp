@@ -19,14 +19,14 @@ size_t pages_bytes(Model const& model, int32_t pages) {
 
 }  // namespace
 
-KvMemory::KvMemory(Model const& model, int32_t pages)
-    : model_(model), pages_(pages), region_(pages_bytes(model, pages), "KV pages") {
+KvMemory::KvMemory(Model const& model, int32_t pages, int32_t spare)
+    : model_(model), pages_(pages), region_(pages_bytes(model, pages + spare), "KV pages") {
   size_t at = 0;
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
     layer_at_.push_back(at);
     // Later steps read no page of an encoder, so all its layers write the same ones.
     if (model.has_keys(layer) && !model.is_bidirectional())
-      at += size_t(model.page_bytes(layer)) * size_t(pages);
+      at += size_t(model.page_bytes(layer)) * size_t(pages + spare);
   }
 }
 
@@ -47,7 +47,8 @@ KvLayer KvMemory::layer(int32_t index) const {
 // number keeps it ahead of its tokens.
 void KvMemory::populate_ahead(StepPlan const& plan) {
   int32_t highest = -1;
-  for (int32_t i = 0; i < plan.tokens; i++) highest = std::max(highest, plan.token_page[size_t(i)]);
+  for (int32_t i = 0; i < plan.tokens; i++)
+    if (int32_t const page = plan.token_page[size_t(i)]; page < pages_) highest = std::max(highest, page);
   size_t page_bytes = 0;
   for (int32_t layer = 0; layer < model_.shape().layers; layer++)
     page_bytes = std::max(page_bytes, this->layer(layer).page_bytes);

@@ -13,8 +13,8 @@ namespace bunting {
 
 class KvMemory {
  public:
-  // Throws BUNTING_NO_MEMORY.
-  KvMemory(Model const& model, int32_t pages);
+  // Has `spare` pages behind the others, which are in no copy. Throws BUNTING_NO_MEMORY.
+  KvMemory(Model const& model, int32_t pages, int32_t spare = 0);
 
   // KV pages that a layer reads: its own, or those of an earlier layer.
   KvLayer layer(int32_t index) const;

@@ -149,7 +149,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
     expert_activated = carver.take<char>(activated_bytes);
     expert_scratch = carver.take<float>(threads * size_t(kExpertScratch));
   }
-  if (limits.drafts_max > 0) {
+  if (limits.drafts_max > 0 && model.has_head()) {
     head_hidden = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
     head_input = carver.take<float>(tokens * size_t(2 * hidden));
     head_operand = operand(2 * hidden);

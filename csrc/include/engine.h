@@ -513,7 +513,8 @@ typedef struct bunting_engine_limits {
   int32_t device_count;
   int32_t devices[BUNTING_DEVICES_MAX];
   int32_t states;           /* state slots; >= 1 with recurrent layers, else 0 */
-  int32_t drafts_max;       /* tokens that the head drafts after a chunk at most, up to BUNTING_DRAFTS_MAX; 0: it computes nothing */
+  /* tokens that the head, or the draft model, drafts after a chunk at most, up to BUNTING_DRAFTS_MAX; 0: a head computes nothing */
+  int32_t drafts_max;
 } bunting_engine_limits;
 
 /* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and the host's
@@ -522,17 +523,26 @@ typedef struct bunting_engine_limits {
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
                                    uint64_t* workspace_bytes, uint64_t* copy_bytes, uint64_t* host_bytes);
 
-/* Opens an engine and allocates all its pages, states, workspaces and threads. Steps allocate nothing. A GPU engine reads the weights
- * here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null, after each piece. A number
- * that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
-bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits,
+/* Computes an upper bound of the workspace of a draft model in an engine with these limits, which has it beside its own. */
+bunting_status bunting_draft_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
+                                  uint64_t* workspace_bytes);
+
+/* Opens an engine and allocates all its pages, states, workspaces and threads. Steps allocate nothing.
+ *
+ * `draft`, on CPUs, is a second model, of the same tokens, that drafts; NULL: none. The model then has no head. The draft model
+ * is sealed and outlives the engine. It is no encoder, and has no recurrent layers. Its keys and values are in the same pages: a
+ * page then has the bytes of the model's page and, behind them, those of the draft model's page.
+ *
+ * A GPU engine reads the weights here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null,
+ * after each piece. A number that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
+bunting_status bunting_engine_open(bunting_model const* model, bunting_model const* draft, bunting_engine_limits const* limits,
                                    bunting_progress progress, bunting_engine** out);
 bunting_status bunting_engine_close(bunting_engine* engine);
 
 /* Copy whole KV pages, in all layers, to the caller's memory and back: `count` page ids, and as many times the page_bytes of
- * bunting_model_plan, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on. The bytes are opaque: they
- * mean the same only to an engine of the same model, formats, kind of engine and instruction set. Each returns when the copies are
- * done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
+ * bunting_model_plan, with those of a draft model, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on.
+ * The bytes are opaque: they mean the same only to an engine of the same models, formats, kind of engine and instruction set. Each
+ * returns when the copies are done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
  * One thread at a time may read and one, maybe another, may write, also while a step is in flight and a further thread is in
  * bunting_step_wait. That step must not write a page or slot that is read, nor use one that is written. */
 bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void* bytes,
@@ -552,11 +562,12 @@ bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, 
  *                           (1..Tp) tokens of page `from` to page `to`. Tier 0 is this device's pages; others are not
  *                           supported yet.
  *   tokens   [T]            token ids of all chunks, chunk after chunk
- *   chunks   [chunks,  14]  first token row, count, start position, first entry in `pages`, page count, first entry in
+ *   chunks   [chunks,  15]  first token row, count, start position, first entry in `pages`, page count, first entry in
  *                           `rows`, row count, adapter (0: none; others are not supported yet), index of the first token
  *                           of type 1 (0: none), state slot (-1: none), slot with the state before the chunk (-1: none,
- *                           start is 0), number of saves, the token after the chunk (-1: none is known), and how many
- *                           tokens the head drafts after those that it draws; both are for models with a head
+ *                           start is 0), number of saves, the token after the chunk (-1: none is known), how many
+ *                           tokens the head or the draft model drafts after those that it draws, and the number of
+ *                           `unread` tokens (-1: the draft model does not read the chunk, and drafts nothing)
  *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
  *   rows     [rows,    20]  outputs, see below: chunk after chunk, and by rising index within a chunk
  *   pairs    [..,       2]  (token, value): logit biases (value is a float's bits) and seen tokens (value is a count)
@@ -570,6 +581,8 @@ bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, 
  *                           There are fewer spans than chunks.
  *   saves    [saves,    2]  (count, slot): the slot receives the state after the chunk's first `count` tokens; chunk after
  *                           chunk, and by rising count within a chunk
+ *   unread   [..]           tokens before the chunks, in the page in which a chunk begins, that the draft model reads before
+ *                           those of the chunk; chunk after chunk
  *
  * Chunks of one step belong to different sequences. The engine appends keys and values of a chunk's own tokens before it
  * reads them. Earlier steps, or moves of this one, must have filled positions [0, start). No two chunks write the same
@@ -578,18 +591,21 @@ bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, 
  * A head drafts from the last of a chunk's draws that each are the chunk's next token. It drafts fewer tokens than asked for where
  * the chunk's last page ends. Drafts are hints: they depend on where a cached prefix was cut.
  *
+ * So does a draft model. It reads the chunk up to that draw, and the drawn token behind it. Its keys and values of what it drafts
+ * count for nothing in the next step, which names the tokens again.
+ *
  * With recurrent layers each chunk has a state slot, which it updates in place, or begins from another one, which stays as it is.
  * A step writes a slot once at most, and no chunk begins from a slot that another chunk or a save writes. */
 typedef struct bunting_step_header {
   uint32_t magic;      /* BUNTING_STEP_MAGIC */
   uint32_t words_total;
-  int32_t moves, tokens, chunks, pages, rows, pairs, words, shared, saves;             /* counts of entries */
-  int32_t moves_at, tokens_at, chunks_at, pages_at, rows_at, pairs_at, words_at, shared_at, saves_at; /* word offsets */
+  int32_t moves, tokens, chunks, pages, rows, pairs, words, shared, saves, unread;     /* counts of entries */
+  int32_t moves_at, tokens_at, chunks_at, pages_at, rows_at, pairs_at, words_at, shared_at, saves_at, unread_at; /* word offsets */
 } bunting_step_header;
 
 #define BUNTING_STEP_MAGIC 0x31505453u /* "STP1" */
 #define BUNTING_MOVE_WORDS 4
-#define BUNTING_CHUNK_WORDS 14
+#define BUNTING_CHUNK_WORDS 15
 #define BUNTING_SAVE_WORDS 2
 #define BUNTING_ROW_WORDS 20
 
@@ -634,7 +650,7 @@ typedef struct bunting_step_result {
   int32_t draws;
   float device_ms; /* wall time of the computation, in ms */
   int32_t hidden;
-  int32_t reserved;
+  float drafts_ms; /* part of it in which a head or draft model drafted; a draft model also read decodes' tokens */
 } bunting_step_result;
 
 #define BUNTING_RESULT_ROW_WORDS 4

@@ -179,7 +179,7 @@ TEST(heads_that_cannot_be_computed_are_refused) {
   ModelPointer const model = load_model(plain, file);
   bunting_engine* engine = nullptr;
   bunting_engine_limits const limits = limits_of(kDrafts);
-  CHECK(bunting_engine_open(model.get(), &limits, nullptr, &engine) == BUNTING_INVALID,
+  CHECK(bunting_engine_open(model.get(), nullptr, &limits, nullptr, &engine) == BUNTING_INVALID,
         "drafts without a head");
 }
 

@@ -274,7 +274,7 @@ TEST(engine_refuses_wrong_limits) {
     bunting_engine_limits limits = tiny_limits();
     limits.*limit = value;
     bunting_engine* engine = nullptr;
-    return bunting_engine_open(model.get(), &limits, nullptr, &engine);
+    return bunting_engine_open(model.get(), nullptr, &limits, nullptr, &engine);
   };
   CHECK(status(&bunting_engine_limits::threads, 0) == BUNTING_INVALID, "no threads");
   CHECK(status(&bunting_engine_limits::pages, 0) == BUNTING_INVALID, "no pages");

@@ -416,14 +416,15 @@ TEST(engine_states_need_slots) {
   CHECK(state == 2 * 4 * (3 * 192 + 4 * 16 * 32), "%llu bytes", (unsigned long long)state);
   bunting_engine* engine = nullptr;
   bunting_engine_limits const without = tiny_limits();
-  CHECK(bunting_engine_open(model.get(), &without, nullptr, &engine) == BUNTING_INVALID &&
+  CHECK(bunting_engine_open(model.get(), nullptr, &without, nullptr, &engine) == BUNTING_INVALID &&
             std::strstr(bunting_last_error(), "0 state slots"),
         "%s", bunting_last_error());
   bunting_model_shape const plain_shape = tiny_shape();
   TinyFile const plain_file(plain_shape);
   ModelPointer const plain_model = load_model(plain_shape, plain_file);
   bunting_engine_limits const with = stateful_limits();
-  CHECK(bunting_engine_open(plain_model.get(), &with, nullptr, &engine) == BUNTING_INVALID, "opened");
+  CHECK(bunting_engine_open(plain_model.get(), nullptr, &with, nullptr, &engine) == BUNTING_INVALID,
+        "opened");
 }
 
 }  // namespace

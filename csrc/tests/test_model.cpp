@@ -146,8 +146,9 @@ TEST(model_names_what_is_wrong_with_a_tensor) {
         bunting_last_error());
   bunting_engine* engine = nullptr;
   bunting_engine_limits const limits = tiny_limits();
-  CHECK(bunting_engine_open(opened, &limits, nullptr, &engine) == BUNTING_INVALID && says("not sealed"), "%s",
-        bunting_last_error());
+  CHECK(bunting_engine_open(opened, nullptr, &limits, nullptr, &engine) == BUNTING_INVALID &&
+            says("not sealed"),
+        "%s", bunting_last_error());
 }
 
 TEST(model_names_the_missing_layer) {

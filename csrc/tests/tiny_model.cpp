@@ -370,15 +370,16 @@ ModelPointer load_model(bunting_model_shape const& shape, TinyFile const& file) 
   return model;
 }
 
-EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits) {
+EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits,
+                          bunting_model const* draft) {
   bunting_engine* engine = nullptr;
-  if (bunting_engine_open(model, &limits, nullptr, &engine) != BUNTING_OK)
+  if (bunting_engine_open(model, draft, &limits, nullptr, &engine) != BUNTING_OK)
     failed(__FILE__, __LINE__, "engine_open: %s", bunting_last_error());
   return EnginePointer(engine);
 }
 
 std::vector<uint32_t> encode(StepSpec const& step) {
-  std::vector<uint32_t> tokens, chunks, pages, rows, pairs, masks, saves;
+  std::vector<uint32_t> tokens, chunks, pages, rows, pairs, masks, saves, unread;
   auto const add_row = [&](int32_t token, RowSpec const& r) {
     size_t const at = rows.size();
     rows.resize(at + BUNTING_ROW_WORDS);
@@ -408,8 +409,9 @@ std::vector<uint32_t> encode(StepSpec const& step) {
          {tokens.size(), chunk.tokens.size(), size_t(chunk.start), pages.size(), chunk.pages.size(),
           rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter, second, size_t(chunk.state),
           size_t(chunk.from), chunk.saves.size() / BUNTING_SAVE_WORDS, size_t(chunk.next),
-          size_t(chunk.drafts)})
+          size_t(chunk.drafts), chunk.is_read ? chunk.unread.size() : size_t(-1)})
       chunks.push_back(uint32_t(word));
+    unread.insert(unread.end(), chunk.unread.begin(), chunk.unread.end());
     saves.insert(saves.end(), chunk.saves.begin(), chunk.saves.end());
     tokens.insert(tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
     pages.insert(pages.end(), chunk.pages.begin(), chunk.pages.end());
@@ -439,6 +441,7 @@ std::vector<uint32_t> encode(StepSpec const& step) {
   append(masks, 1, &h.words, &h.words_at);
   append(step.shared, 4, &h.shared, &h.shared_at);
   append(saves, BUNTING_SAVE_WORDS, &h.saves, &h.saves_at);
+  append(unread, 1, &h.unread, &h.unread_at);
   h.words_total = uint32_t(block.size());
   std::memcpy(block.data(), &h, sizeof h);
   return block;

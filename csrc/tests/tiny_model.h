@@ -65,7 +65,8 @@ using EnginePointer = std::unique_ptr<bunting_engine, CloseEngine>;
 
 // Return null, after a failed check, if a call fails.
 ModelPointer load_model(bunting_model_shape const& shape, TinyFile const& file);
-EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits);
+EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits,
+                          bunting_model const* draft = nullptr);
 
 // Row to draw; defaults are greedy.
 struct RowSpec {
@@ -90,6 +91,8 @@ struct ChunkSpec {
   int32_t state = -1, from = -1;    // state slots
   std::vector<int32_t> saves = {};  // flat pairs (count, slot)
   int32_t next = -1, drafts = 0;    // for a head
+  bool is_read = true;              // by a draft model, after the tokens that follow
+  std::vector<int32_t> unread = {};
   int32_t rows() const { return int32_t(earlier.size()) + sampled; }
   int32_t hidden() const;  // number of rows that return hidden states
 };

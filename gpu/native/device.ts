@@ -66,6 +66,7 @@ export class NativeDevice implements HostedDevice {
       kind: "done",
       sampled: this.#result.decode(started.step, this.#block),
       deviceMs: this.#result.deviceMs,
+      ...(this.spec.draftsMax === undefined ? {} : { draftsMs: this.#result.draftsMs }),
     };
   }
 

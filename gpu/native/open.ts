@@ -55,6 +55,8 @@ export interface NativeModel {
   readonly costsPlace: PackedPlace | null;
   /** Outcome of reading or saving packed weights, in a sentence; null if neither was tried. */
   readonly packedNote: string | null;
+  /** Draft model of its engines. Absent: none. */
+  readonly draft?: NativeModel;
 }
 
 /** Page size of the kernels in tokens; they support no other. */
@@ -157,9 +159,10 @@ function refusalOf(call: () => void): string | null {
   }
 }
 
-/** Frees the weights; every engine on them must be closed before. */
-export function closeNativeModel(library: NativeLibrary, model: NativeModel): void {
-  library.modelClose(model.handle);
+/** Frees the weights, and those of a draft model; every engine on them must be closed before. */
+export function closeNativeModel(library: NativeLibrary, { handle, draft }: NativeModel): void {
+  library.modelClose(handle);
+  if (draft !== undefined) closeNativeModel(library, draft);
 }
 
 export function openCpuDevice(
@@ -199,6 +202,7 @@ function openNamedDevice(
   own: Pick<DeviceSpec, "name" | "abortPoints">,
   onProgress: NativeProgress = () => {},
 ): NativeDevice {
+  const { draft } = model;
   const spec = {
     ...own,
     pages: limits.pages,
@@ -210,9 +214,11 @@ function openNamedDevice(
     vocabSize: model.vocabSize,
     hidden: { size: model.hiddenSize, rowsMax: limits.stepHiddenMax ?? limits.stepChunksMax },
     ...(limits.draftsMax === undefined ? {} : { draftsMax: limits.draftsMax }),
+    ...(draft === undefined ? {} : { draftModel: { share: draft.weightBytes / model.weightBytes } }),
     ...(model.stateBytes > 0 ? { states: { slots: limits.states ?? 0, bytes: model.stateBytes } } : {}),
   };
-  return new NativeDevice(library, library.engineOpen(model.handle, limits, onProgress), spec, limits);
+  const engine = library.engineOpen(model.handle, draft?.handle ?? null, limits, onProgress);
+  return new NativeDevice(library, engine, spec, limits);
 }
 
 /** Instruction set that "auto" selects. */

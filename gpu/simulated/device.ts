@@ -35,6 +35,9 @@ export type Script = (
  * seed and the output position. Tokens are therefore equal exactly if paging, caching, copying and chunking
  * are right. They do not depend on the batch or on time.
  *
+ * With a draft model each page slot also stores the context hash with which that has read it. A chunk that it
+ * reads without all tokens before breaks an invariant.
+ *
  * Each state slot stores the hash of the context that its state has seen, and its length. A chunk that begins
  * from the state of another context or length breaks an invariant: for example, one that computes a token
  * twice.
@@ -51,6 +54,8 @@ export class SimulatedDevice implements Device {
    */
   readonly #tokens: Int32Array;
   readonly #contexts: Int32Array;
+  /** Context hash per slot as the draft model has read it. */
+  readonly #read: Int32Array;
   /** Context hash and length per state slot. */
   readonly #states: Int32Array;
   readonly #lengths: Int32Array;
@@ -75,6 +80,7 @@ export class SimulatedDevice implements Device {
     this.#script = script;
     this.#tokens = new Int32Array(spec.pages * spec.pageTokens);
     this.#contexts = new Int32Array(spec.pages * spec.pageTokens);
+    this.#read = new Int32Array(spec.pages * spec.pageTokens);
     this.#states = new Int32Array(spec.states?.slots ?? 0);
     this.#lengths = new Int32Array(spec.states?.slots ?? 0);
   }
@@ -83,37 +89,43 @@ export class SimulatedDevice implements Device {
     assert(!this.#isInFlight && !this.#isClosed, "one step at a time, and none after close");
     checkStep(step, this.spec);
     this.#isInFlight = true;
-    const deviceMs = this.#costs.stepMs(shapeOf(step));
+    const draftsMs = this.#draftsMs(step);
+    const deviceMs = this.#costs.stepMs(shapeOf(step)) + draftsMs;
     this.#clock.after(deviceMs, () => {
       this.#isInFlight = false;
       if (this.#isClosed) return;
       const fault = this.#fault(step);
       // A step that gives way has written its partial results: here all of them.
-      const computed = fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs) : null;
+      const computed =
+        fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs, draftsMs) : null;
       done(fault ?? computed!);
     });
   }
 
-  /** Returns a copy of what a page holds: its tokens, then their context hashes. */
+  /** Returns a copy of what a page holds: its tokens, then their context hashes, and those that are read. */
   read(page: PageId): Int32Array {
     const { pageTokens } = this.spec;
     const start = page * pageTokens;
-    const contents = new Int32Array(2 * pageTokens);
-    contents.set(this.#tokens.subarray(start, start + pageTokens));
-    contents.set(this.#contexts.subarray(start, start + pageTokens), pageTokens);
+    const contents = new Int32Array(3 * pageTokens);
+    for (const [index, part] of this.#parts.entries())
+      contents.set(part.subarray(start, start + pageTokens), index * pageTokens);
     return contents;
   }
 
   /** Replaces what a page holds by what `read` returned for another. */
   write(page: PageId, contents: Int32Array): void {
     const { pageTokens } = this.spec;
-    this.#tokens.set(contents.subarray(0, pageTokens), page * pageTokens);
-    this.#contexts.set(contents.subarray(pageTokens), page * pageTokens);
+    for (const [index, part] of this.#parts.entries())
+      part.set(contents.subarray(index * pageTokens, (index + 1) * pageTokens), page * pageTokens);
+  }
+
+  get #parts(): readonly Int32Array[] {
+    return [this.#tokens, this.#contexts, this.#read];
   }
 
   /** Makes a page as if it was never written. */
   spoil(page: PageId): void {
-    this.write(page, new Int32Array(2 * this.spec.pageTokens));
+    this.write(page, new Int32Array(3 * this.spec.pageTokens));
   }
 
   /** Returns a copy of what a state slot holds: the hash of its context, and its length. */
@@ -137,12 +149,19 @@ export class SimulatedDevice implements Device {
     this.#isClosed = true;
   }
 
-  #compute(step: Step, deviceMs: number): StepResult {
+  /** Time in which a draft model drafts: for each token its share of a decode. */
+  #draftsMs({ chunks }: Step): number {
+    const { draftModel } = this.spec;
+    const drafts = chunks.reduce((most, chunk) => Math.max(most, chunk.drafts ?? 0), 0);
+    if (draftModel === undefined || drafts === 0) return 0;
+    return drafts * draftModel.share * this.#costs.stepMs({ prompts: [], decodes: 1, decodeContext: 0 });
+  }
+
+  #compute(step: Step, deviceMs: number, draftsMs: number): StepResult {
     const { pageTokens } = this.spec;
     for (const { from, to, count } of step.moves) {
       const source = from * pageTokens;
-      this.#tokens.copyWithin(to * pageTokens, source, source + count);
-      this.#contexts.copyWithin(to * pageTokens, source, source + count);
+      for (const part of this.#parts) part.copyWithin(to * pageTokens, source, source + count);
     }
     const sampled: Sampled[] = [];
     for (const chunk of step.chunks) {
@@ -160,16 +179,34 @@ export class SimulatedDevice implements Device {
         const wanted = this.#script(chunk.sequence, row, known);
         sampled.push(draw(chunk, row, wanted, hash, this.spec.vocabSize));
       }
-      if (chunk.drafts !== undefined) this.#draft(chunk, hashes, sampled, first);
+      const right = this.#lastRight(chunk, sampled, first);
+      if (this.spec.draftModel !== undefined) this.#readChunk(chunk, right);
+      if (chunk.drafts !== undefined && right >= 0) this.#draft(chunk, hashes, sampled, first + right, right);
     }
-    return { kind: "done", sampled, deviceMs };
+    return { kind: "done", sampled, deviceMs, ...(draftsMs === 0 ? {} : { draftsMs }) };
   }
 
-  /**
-   * Drafts behind the last right draw of a chunk, whose results begin at `first`: greedy draws of the context,
-   * most of them.
-   */
-  #draft({ samples, tokens, drafts }: Chunk, hashes: Int32Array, sampled: Sampled[], first: number): void {
+  /** Reads a chunk as the draft model does, up to its last right draw if it drafts there. */
+  #readChunk({ start, tokens, pages, samples, unread, drafts }: Chunk, right: number): void {
+    if (unread === null) {
+      assert(drafts === undefined, "a draft model drafts behind what it reads");
+      return;
+    }
+    const { pageTokens } = this.spec;
+    const unreadFrom = start - (unread?.length ?? 0);
+    assert(unreadFrom >= start - (start % pageTokens), "unread tokens are of one page");
+    const known = drafts === undefined || right < 0 ? tokens.length : samples[right]!.afterIndex + 1;
+    for (let position = 0; position < start + known; position++) {
+      const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
+      if (position >= unreadFrom) this.#read[slot] = this.#contexts[slot]!;
+      assert(this.#read[slot] === this.#contexts[slot], "a draft model has read what its chunk follows");
+      if (position >= unreadFrom && position < start)
+        assert(this.#tokens[slot] === unread![position - unreadFrom], "unread tokens are those of the page");
+    }
+  }
+
+  /** Index of a chunk's last right draw; its results begin at `first`. -1: none. */
+  #lastRight({ samples, tokens }: Chunk, sampled: readonly Sampled[], first: number): number {
     let last = -1;
     for (const [index, { afterIndex }] of samples.entries()) {
       const one = sampled[first + index]!;
@@ -177,16 +214,20 @@ export class SimulatedDevice implements Device {
       last = index;
       if (tokens[afterIndex + 1] !== one.token) break;
     }
-    if (last < 0) return;
-    const drawn = sampled[first + last]! as Extract<Sampled, { readonly kind: "token" }>;
-    let hash = extend(hashes[samples[last]!.afterIndex]!, drawn.token);
+    return last;
+  }
+
+  /** Drafts behind the draw with result `at` and row `row` of a chunk: greedy draws of the context, most of them. */
+  #draft({ samples, drafts }: Chunk, hashes: Int32Array, sampled: Sampled[], at: number, row: number): void {
+    const drawn = sampled[at]! as Extract<Sampled, { readonly kind: "token" }>;
+    let hash = extend(hashes[samples[row]!.afterIndex]!, drawn.token);
     const guesses = Array.from({ length: drafts! }, () => {
       const isRight = ((hash >>> 8) & 7) < 6;
       const token = ((hash >>> 0) + (isRight ? 0 : 1)) % this.spec.vocabSize;
       hash = extend(hash, token);
       return { token, probability: isRight ? 0.9 : 0.4 };
     });
-    sampled[first + last] = {
+    sampled[at] = {
       ...drawn,
       drafts: {
         tokens: guesses.map(({ token }) => token),
@@ -232,6 +273,7 @@ export class SimulatedDevice implements Device {
       hash = extend(hash, tokens[i]!);
       this.#tokens[slot] = tokens[i]!;
       this.#contexts[slot] = hash;
+      this.#read[slot] = 0;
       hashes[i] = hash;
     }
     return { hashes, context };

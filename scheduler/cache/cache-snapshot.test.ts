@@ -2,6 +2,7 @@
 import { expect, test } from "bun:test";
 import { tokensFrom } from "../../simulation/factories.ts";
 import { ownSharing } from "../../tests/support/sharing.ts";
+import { unknownCost } from "../cost/linear.ts";
 import { Cache } from "./cache.ts";
 import { snapshotOf } from "./cache-snapshot.ts";
 import { PagePool } from "./page-pool.ts";
@@ -33,7 +34,7 @@ test("a snapshot lists parents first, with pages below, locks and ages", () => {
     64,
     ownSharing(""),
   );
-  const { nodesTotal, pagesTotal, nodes } = snapshotOf(cache, 10);
+  const { nodesTotal, pagesTotal, nodes } = snapshotOf(cache, 10, unknownCost);
   expect([nodesTotal, pagesTotal]).toEqual([4, 8]);
   const shapes = nodes.map(([, parent, start, end, pages, below, , locks, , age]) => [
     parent,
@@ -52,7 +53,7 @@ test("a snapshot lists parents first, with pages below, locks and ages", () => {
   ]);
   cache.release(reader);
   expect(
-    snapshotOf(cache, 10)
+    snapshotOf(cache, 10, unknownCost)
       .nodes.map(([, , , , , , , , , age]) => age)
       .filter((age) => age >= 0).length,
   ).toBe(3);
@@ -61,12 +62,30 @@ test("a snapshot lists parents first, with pages below, locks and ages", () => {
 test("the heaviest nodes are listed, and keep their ids while others come", () => {
   const { cache, insert } = cacheOf(60);
   insert(tokensFrom(0, 64));
-  const before = snapshotOf(cache, 2).nodes;
+  const before = snapshotOf(cache, 2, unknownCost).nodes;
   insert(tokensFrom(1000, 16));
   insert(tokensFrom(2000, 32));
-  const after = snapshotOf(cache, 2);
+  const after = snapshotOf(cache, 2, unknownCost);
   expect(after.nodes.map(([id]) => id)).toEqual(before.map(([id]) => id));
   expect([after.nodesTotal, after.nodes.length]).toEqual([4, 2]);
-  const ids = snapshotOf(cache, 10).nodes.map(([id]) => id);
+  const ids = snapshotOf(cache, 10, unknownCost).nodes.map(([id]) => id);
   expect(new Set(ids).size).toBe(4);
+});
+
+test("a snapshot tells of the last evictions: of whom, for whom, and why", () => {
+  const { cache, insert } = cacheOf(8);
+  insert([...tokensFrom(0, 32), ...tokensFrom(100, 64)]);
+  insert(tokensFrom(300, 32));
+  expect(cache.evict(1, "0:other")).toBe(1);
+  expect(cache.evict(6, "0:own")).toBe(6);
+  const { evictions } = snapshotOf(cache, 10, unknownCost);
+  const shown = evictions.map(({ number, reason, by, start, end, pages, pagesEvictable }) => {
+    return [number, reason, by, start, end, pages, pagesEvictable];
+  });
+  expect(shown).toEqual([
+    [2, "least_recent", "0:own", 16, 32, 1, 2],
+    [1, "least_recent", "0:own", 0, 80, 5, 7],
+    [0, "least_recent", "0:other", 80, 96, 1, 8],
+  ]);
+  expect(evictions.every(({ recomputeMs }) => recomputeMs > 0)).toBe(true);
 });

@@ -1,5 +1,8 @@
+import type { CostModel } from "../cost/cost-model.ts";
 import type { Cache } from "./cache.ts";
+import type { Eviction } from "./eviction-log.ts";
 import type { RadixNode } from "./radix-tree.ts";
+import { computeMs } from "./tier-prices.ts";
 
 /** Nodes that are visited for a snapshot. */
 const VISITS_MAX = 20_000;
@@ -11,6 +14,13 @@ export interface CacheSnapshot {
   readonly pagesTotal: number;
   /** Parents first. */
   readonly nodes: readonly SnapshotNode[];
+  /** The last evictions, newest first. */
+  readonly evictions: readonly PricedEviction[];
+}
+
+/** Eviction, and the milliseconds that computing its tokens again takes. */
+export interface PricedEviction extends Eviction {
+  readonly recomputeMs: number;
 }
 
 /**
@@ -32,7 +42,11 @@ export type SnapshotNode = readonly [
 ];
 
 /** Takes a snapshot of at most `nodesMax` nodes. Reads everything once, and changes nothing. */
-export function snapshotOf(cache: Pick<Cache, "nodes" | "evictionOrder">, nodesMax: number): CacheSnapshot {
+export function snapshotOf(
+  cache: Pick<Cache, "nodes" | "evictionOrder" | "evictions">,
+  nodesMax: number,
+  costs: CostModel,
+): CacheSnapshot {
   const nodes: RadixNode[] = [];
   for (const { node } of cache.nodes()) {
     nodes.push(node);
@@ -60,6 +74,10 @@ export function snapshotOf(cache: Pick<Cache, "nodes" | "evictionOrder">, nodesM
       const age = ages.get(node) ?? -1;
       return [id, parent, start, node.end, pages.length, below.get(node)!, reads, locks, waiters, age];
     }),
+    evictions: cache.evictions.last.map((one) => ({
+      ...one,
+      recomputeMs: Math.round(100 * computeMs(costs, one.end - one.start, one.start)) / 100,
+    })),
   };
 }
 

@@ -3,6 +3,7 @@ import { part } from "../../base/part.ts";
 import type { PageId, Sharing } from "../core.ts";
 import { type CacheStates, type CheckpointObserver, Checkpoints, type SavedState } from "./checkpoints.ts";
 import { type EvictionPolicy, ProtectedLast } from "./eviction.ts";
+import { EvictionLog } from "./eviction-log.ts";
 import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
 import {
@@ -85,6 +86,7 @@ export class Cache {
   readonly #eviction: EvictionPolicy;
   /** Checkpoints and state slots; null: the model has no states. */
   readonly checkpoints: Checkpoints | null;
+  readonly evictions: EvictionLog;
   readonly #exactLocks = new Set<ExactLock>();
   /** Pages listed by nodes, and by nodes with locks. */
   #pagesHeld = 0;
@@ -100,6 +102,7 @@ export class Cache {
     this.#pool = pool;
     this.#observer = observer;
     this.#eviction = eviction;
+    this.evictions = new EvictionLog(pool.pageTokens);
     this.checkpoints = states === null ? null : new Checkpoints(states, eviction, observer);
   }
 
@@ -299,13 +302,16 @@ export class Cache {
   }
 
   /** Frees at least `pages` pages if so many can be evicted: leaves without waiters first, of those the least
-   *  recently used, their tail pages first. Returns how many it freed. */
-  evict(pages: number): number {
+   *  recently used, their tail pages first. Returns how many it freed. `by`: cache key of the sequence that
+   *  needs them. */
+  evict(pages: number, by = ""): number {
     const freeBefore = this.#pool.pagesFree;
     while (this.#pool.pagesFree - freeBefore < pages) {
       const leaf = this.#eviction.first;
       if (leaf === null) break;
       const count = Math.min(pages - (this.#pool.pagesFree - freeBefore), leaf.pages.length);
+      const reason = this.#eviction.reasonOf(leaf);
+      this.evictions.note(leaf, count, { reason, by, pagesEvictable: this.pagesEvictable });
       this.#observer?.dropping?.(leaf, count);
       this.#shorten(leaf, count);
     }

@@ -1,3 +1,4 @@
+import type { EvictionReason } from "./eviction-log.ts";
 import { LruList, type RadixNode } from "./radix-tree.ts";
 
 /**
@@ -11,6 +12,8 @@ export interface EvictionPolicy {
   readonly first: RadixNode | null;
   /** True for a protected node: evicted after all that are not. */
   isProtected(node: RadixNode): boolean;
+  /** Reason why a node of the order is where it is. */
+  reasonOf(node: RadixNode): EvictionReason;
   /** Adds a node as the most recently used one. */
   add(node: RadixNode): void;
   /** Moves a node of the order before all others. */
@@ -52,6 +55,11 @@ export class ProtectedLast implements EvictionPolicy {
 
   isProtected(node: RadixNode): boolean {
     return node.waiters > 0 && !this.#isUseless(node);
+  }
+
+  reasonOf(node: RadixNode): EvictionReason {
+    if (node.order === this.#useless) return "no_checkpoint";
+    return node.order === this.#protected ? "awaited" : "least_recent";
   }
 
   add(node: RadixNode): void {

@@ -164,7 +164,7 @@ export class KvCacheManager {
     kv.lockedPages = kv.pageCount;
     this.untrack(sequence);
     const needed = Math.ceil(length / this.pool.pageTokens) - kv.pageCount;
-    if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree);
+    if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree, sequence);
     for (let i = 0; i < needed; i++) kv.addPage(this.pool.take());
     kv.promptEnd = length;
   }
@@ -248,8 +248,9 @@ export class KvCacheManager {
   }
 
   /** Adds one page; evicts for it if need be. False if there is none. */
-  grow({ kv }: Sequence): boolean {
-    if (this.pool.pagesFree === 0 && this.#evict(1) === 0) return false;
+  grow(sequence: Sequence): boolean {
+    const { kv } = sequence;
+    if (this.pool.pagesFree === 0 && this.#evict(1, sequence) === 0) return false;
     kv.addPage(this.pool.take());
     return true;
   }
@@ -433,9 +434,9 @@ export class KvCacheManager {
     return sharingOf(spec, this.pool.pageTokens);
   }
 
-  /** Evicts at least `pages` pages if it can; returns how many. */
-  #evict(pages: number): number {
-    return this.cache.evict(Math.max(pages, this.#evictedLeast));
+  /** Evicts at least `pages` pages for a sequence if it can; returns how many. */
+  #evict(pages: number, sequence: Sequence): number {
+    return this.cache.evict(Math.max(pages, this.#evictedLeast), this.#sharingOf(sequence).key);
   }
 
   /** All locks but those of running sequences. */

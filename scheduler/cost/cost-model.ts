@@ -1,4 +1,4 @@
-import type { Step } from "../core.ts";
+import type { Chunk } from "../core.ts";
 
 /** Shape of a prompt chunk, as far as it determines the cost. */
 export interface PromptShape {
@@ -76,12 +76,15 @@ export function decodeStepMs(model: CostModel, decodes: number, context: number)
   return model.stepMs({ prompts: [], decodes, decodeContext: decodes * context });
 }
 
+/** Chunk of a step, as far as it determines the cost. */
+type SizedChunk = Pick<Chunk, "start" | "drafted"> & { readonly tokens: Pick<Chunk["tokens"], "length"> };
+
 /**
  * Returns the shape of a step. A chunk of one token after others counts as a decode; the last single token of
  * a prompt may be one, at the same cost. So does each draft, since a token is drawn after it; but its keys are
  * those that its chunk reads anyway.
  */
-export function shapeOf({ chunks }: Step): StepShape {
+export function shapeOf({ chunks }: { readonly chunks: readonly SizedChunk[] }): StepShape {
   const prompts: PromptShape[] = [];
   let decodes = 0;
   let decodeContext = 0;

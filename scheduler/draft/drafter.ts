@@ -17,13 +17,14 @@ export interface Draft {
 export interface Drafter {
   /**
    * Drafts at most `most` ≥ 1 tokens that follow the first `length` of `tokens`. These only grow from call to
-   * call. `device`: what the model's head has drafted there, if it has. Null: none.
+   * call. `device`: what the device has drafted there, if it has. Null: none.
    */
   draft(tokens: Int32Array, length: number, most: number, device?: DeviceDraft | null): Draft | null;
   /**
-   * Number of tokens, at most `most`, that the model's head is to draft behind the next draw. Absent: none.
+   * Number of tokens, at most `most`, that the device is to draft behind the next draw, if each takes `share` of
+   * a step, and is checked. Absent: none.
    */
-  wanted?(most: number): number;
+  wanted?(most: number, share: number): number;
 }
 
 /** Port: opens the drafters of an engine's sequences. */

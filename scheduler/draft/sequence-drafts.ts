@@ -50,8 +50,8 @@ export class SequenceDrafts {
   }
 
   /**
-   * Drafts at most `most` tokens after the first `length` of `tokens`; null: none. `device`: what the model's
-   * head has drafted there.
+   * Drafts at most `most` tokens after the first `length` of `tokens`; null: none. `device`: what the device has
+   * drafted there.
    */
   offer(
     tokens: Int32Array,
@@ -69,9 +69,9 @@ export class SequenceDrafts {
     return best;
   }
 
-  /** Number of tokens that the model's head is to draft behind the next draw. */
-  wanted(most: number): number {
-    return this.#drafters.reduce((count, drafter) => Math.max(count, drafter.wanted(most)), 0);
+  /** Number of tokens that the device is to draft behind the next draw, if each takes `share` of a step. */
+  wanted(most: number, share: number): number {
+    return this.#drafters.reduce((count, drafter) => Math.max(count, drafter.wanted(most, share)), 0);
   }
 
   /** Compares the last drafts with a token of the sequence. */
@@ -114,8 +114,8 @@ class ComparedDrafter {
     return { tokens: drafted, chances, isPredicted };
   }
 
-  wanted(most: number): number {
-    return this.#drafter.wanted?.(most) ?? 0;
+  wanted(most: number, share: number): number {
+    return this.#drafter.wanted?.(most, share) ?? 0;
   }
 
   drew(token: TokenId): void {

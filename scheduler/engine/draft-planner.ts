@@ -1,12 +1,15 @@
 import type { TokenId } from "../../base/token.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
+import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
+import type { DraftTimes } from "../draft/draft-times.ts";
 import { headSource } from "../draft/head.ts";
 import { EngineDrafts, type OfferedDraft, type SequenceDrafts } from "../draft/sequence-drafts.ts";
 import { openSuffixSource } from "../draft/suffix.ts";
 import type { DraftPolicy } from "../policy.ts";
 import { lengthLimit } from "./refusal.ts";
 import type { Sequence } from "./sequence.ts";
+import { NOTICED } from "./step/draft-rule.ts";
 import type { PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 
 /** Longest draft. */
@@ -38,35 +41,54 @@ export class DraftPlanner {
   readonly #spec: DeviceSpec;
   readonly #kvCache: KvCacheManager;
   readonly #drafts: EngineDrafts | null;
+  readonly #costs: CostModel;
+  readonly #times: DraftTimes;
   #turn = 0;
   /** Sequences whose drafter has failed. */
   readonly #failed = new WeakSet<Sequence>();
-  /** True if rows of drafts could have paid in the last step. */
-  #couldPay = false;
+  /** Share of a step that a drafted token takes, with its row; null: rows could not have paid in the last step. */
+  #share: number | null = null;
+
+  /** Fewest tokens that streams of the last step drew per step of late: of all, and of all but one of these. */
+  #slowest = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
 
   /** `drafts`: those of the engine; null: it has none. */
-  constructor(spec: DeviceSpec, drafts: EngineDrafts | null, kvCache: KvCacheManager) {
+  constructor(
+    spec: DeviceSpec,
+    drafts: EngineDrafts | null,
+    kvCache: KvCacheManager,
+    costs: CostModel,
+    times: DraftTimes,
+  ) {
     this.#spec = spec;
     this.#kvCache = kvCache;
     this.#drafts = drafts;
+    this.#costs = costs;
+    this.#times = times;
   }
 
   /**
-   * Number of tokens that the model's head is to draft behind a chunk's last draw, for the next step. None where
-   * drafts could not have paid in this step.
+   * Number of tokens that the device is to draft behind a chunk's last draw, for the next step, within `leftMs`.
+   * None where drafts could not have paid in this step. Beside other streams they lengthen it as much as rows may
+   * (step/draft-rule.ts).
    */
-  wantedOf(sequence: Sequence): number {
+  wantedOf(sequence: Sequence, leftMs: number): number {
     const { draftsMax = 0 } = this.#spec;
-    if (!this.#couldPay || draftsMax === 0 || !drawsOnce(sequence)) return 0;
+    const share = this.#share;
+    if (share === null || draftsMax === 0 || !drawsOnce(sequence)) return 0;
     // The next step draws a token anyway.
-    const most = Math.min(draftsMax, this.#mostOf(sequence, sequence.length + 1));
-    return most <= 0 ? 0 : this.#asking(sequence, (drafts) => drafts.wanted(most), 0);
+    let most = Math.min(draftsMax, this.#mostOf(sequence, sequence.length + 1));
+    const passMs = this.#passMs();
+    if (most * passMs > leftMs) most = Math.floor(Math.max(0, leftMs) / passMs);
+    const longest = (1 + NOTICED) * this.#advanceBeside(sequence) - 1;
+    if (most * this.#times.share > longest) most = Math.floor(longest / this.#times.share);
+    return most <= 0 ? 0 : this.#asking(sequence, (drafts) => drafts.wanted(most, share), 0);
   }
 
   /** Adds drafts to a step whose other chunks are complete. */
   add(step: StepBuilder): void {
     const { chunks, budget } = step;
-    this.#couldPay = false;
+    this.#share = null;
     if (this.#drafts === null || chunks.length === 0) return;
     // Rows of prompts share the device's room for rows.
     if (chunks.some(({ sequence }) => !drawsOnce(sequence))) return;
@@ -74,7 +96,12 @@ export class DraftPlanner {
     const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
     const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
-    this.#couldPay = true;
+    this.#share = this.#times.share + this.#rowShare(chunks);
+    const advances = chunks.flatMap(({ sequence: { isDecoding, objective, pacing } }) =>
+      isDecoding && objective.isInteractive ? pacing.advance : [],
+    );
+    const none = Number.POSITIVE_INFINITY;
+    this.#slowest = [...advances.toSorted((a, b) => a - b).slice(0, 2), none, none];
     const goesBack = this.#spec.states !== undefined;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
@@ -90,6 +117,27 @@ export class DraftPlanner {
       if (this.#kvCache.readyDraft(sequence)) step.draft(index, tokens.slice(0, room), isPredicted);
       else this.#kvCache.dropDrafts(sequence);
     }
+  }
+
+  /** Fewest tokens per step of a stream beside a sequence; Infinity: there is none. */
+  #advanceBeside({ pacing, objective }: Sequence): number {
+    const [first, second] = this.#slowest;
+    return objective.isInteractive && pacing.advance <= first! ? second! : first!;
+  }
+
+  /** Time of a drafted token, as measured, or expected of a decode's. */
+  #passMs(): number {
+    const { passMs, share } = this.#times;
+    return passMs > 0 ? passMs : share * this.#costs.stepMs({ prompts: [], decodes: 1, decodeContext: 0 });
+  }
+
+  /** Time of one more row for each decode of a step, as a share of its own. */
+  #rowShare(chunks: readonly PlannedChunk[]): number {
+    const decodes = chunks.filter(({ sequence }) => sequence.isDecoding);
+    const decodeContext = decodes.reduce((sum, { sequence }) => sum + sequence.computed, 0);
+    const alone = { prompts: [], decodes: Math.max(1, decodes.length), decodeContext };
+    const checked = { ...alone, decodes: 2 * alone.decodes, draftPairs: decodeContext };
+    return this.#costs.stepMs(checked) / this.#costs.stepMs(alone) - 1;
   }
 
   /** Indices of the chunks whose drafters are asked. */

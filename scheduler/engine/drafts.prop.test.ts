@@ -67,10 +67,10 @@ interface Played {
   readonly accepted: number;
 }
 
-/** Runs sequences to their ends with drafts of an oracle, of the device's head, or without any. */
+/** Runs sequences to their ends with drafts of an oracle, of the device's head or draft model, or without any. */
 function play(
   all: readonly Omit<SequenceSpec, "id">[],
-  chance: number | "head" | null,
+  chance: number | "head" | "model" | null,
   {
     pages = 64,
     checked = 8,
@@ -90,12 +90,13 @@ function play(
       ...{ pages, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
       ...(slots === null ? {} : { states: { slots, bytes: 1 } }),
       ...(chance === "head" ? { draftsMax: 4 } : {}),
+      ...(chance === "model" ? { draftsMax: 8, draftModel: { share: 0.1 } } : {}),
     },
     engine: {
       batch: checked === 0 ? ours().batch : fixedDrafts(staticBudget(64), checked),
       drafts:
-        chance === null || chance === "head"
-          ? { kind: chance ?? "off" }
+        typeof chance !== "number"
+          ? { kind: chance === null ? "off" : "head" }
           : oracleDrafts(answerOf, chance, VOCABULARY),
     },
     isStallFree: false,
@@ -122,7 +123,7 @@ test("with drafts of any quality clients are told the same as without", () => {
   let accepted = 0;
   const rule = fc.property(
     fc.array(specs, { minLength: 1, maxLength: 5 }),
-    fc.constantFrom<(number | "head")[]>(0, 0.5, 0.9, 1, "head"),
+    fc.constantFrom<(number | "head" | "model")[]>(0, 0.5, 0.9, 1, "head", "model", "model"),
     fc.constantFrom(0, 1, 3, 16),
     fc.integer({ min: 16, max: 64 }),
     fc.constantFrom(null, null, 1, 2, 6, 20),
@@ -254,6 +255,31 @@ test("streams with drafts keep their targets on a device whose costs are known",
   harness.finish();
   expect(harness.load.acceptedTokensTotal).toBeGreaterThan(60);
   expect(harness.load.stepsOverTarget).toBe(0);
+});
+
+test("streams keep their targets with a draft model, whose time is known", () => {
+  const targetMs = 16;
+  const harness = new EngineHarness({
+    spec: { vocabSize: VOCABULARY, pages: 1024, draftsMax: 8, draftModel: { share: 0.1 } },
+    cost: linearCost(10, 0.1),
+    engine: { batch: { ...ours(targetMs).batch, margin: 0 }, drafts: { kind: "head" } },
+    isStallFree: false,
+  });
+  for (const length of [5, 40, 10]) {
+    harness.submit(
+      sequenceSpec(
+        tokensFrom(length, length).map((token) => token % VOCABULARY),
+        60,
+      ),
+    );
+    for (let step = 0; step < 5; step++) harness.step();
+  }
+  harness.finish();
+  expect(harness.load.acceptedTokensTotal).toBeGreaterThan(20);
+  expect(harness.load.stepsOverTarget).toBe(0);
+  expect(
+    Math.max(...harness.steps.flatMap(({ chunks }) => chunks.map(({ drafts = 0 }) => drafts))),
+  ).toBeLessThan(7);
 });
 
 test("a drafter that fails costs its drafts and not the answer", () => {

@@ -8,6 +8,7 @@ import type { Chunk, Finish, Sampled, SequenceId, SequenceSpec, StepResult, Toke
 import { type EngineCosts, promptMs, type StepShape, shapeOf } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
 import type { Device } from "../device.ts";
+import { DraftTimes } from "../draft/draft-times.ts";
 import { TimeAccounts, type TimedChunk } from "../explain/time-accounts.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import { openDrafts } from "./draft-planner.ts";
@@ -53,6 +54,7 @@ export class Engine {
   readonly #loads: TierLoads | null;
   readonly #planner: Planner;
   readonly #accounts: TimeAccounts;
+  readonly #draftTimes: DraftTimes;
 
   /** The step in flight; null: there is none. */
   #current: PlannedStep | null = null;
@@ -112,6 +114,8 @@ export class Engine {
     const hints = new PrefixHints(kvCache, spec, costs, loads);
     this.#hints = hints;
     this.#loads = loads;
+    const draftTimes = new DraftTimes(spec);
+    this.#draftTimes = draftTimes;
     this.#planner = new Planner({
       spec,
       clock,
@@ -123,6 +127,7 @@ export class Engine {
       reports,
       accounts,
       drafts,
+      draftTimes,
     });
   }
 
@@ -142,7 +147,7 @@ export class Engine {
 
   /** Returns the heaviest `nodesMax` nodes of the prefix cache, for people. Changes nothing. */
   snapshotCache(nodesMax: number): CacheSnapshot {
-    return snapshotOf(this.#table.kvCache.cache, nodesMax);
+    return snapshotOf(this.#table.kvCache.cache, nodesMax, this.#costs);
   }
 
   /** Accepts a message. Never starts a step and never reports: `run` does. */
@@ -294,11 +299,13 @@ export class Engine {
     this.#accounts.chunkEnded(sequence, timed(chunk), isDeferred);
     kvCache.computed(sequence, count);
     const standing = kvCache.checkedDraft(sequence, checked.length, right);
+    const isRead = chunk.unread !== null && count > 0;
     const failed = drawn.find((one) => one.kind === "failed");
     if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
     else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
     if (right > 0) this.#follow(sequence, checked.slice(0, right), standing);
+    if (isRead) sequence.draftRead = sequence.computed;
     if (checked.length > 0) {
       const told = { sequence: sequence.id, tokens: checked.length, accepted: right };
       this.#reports.checked(isPredicted ? { ...told, isPredicted } : told);
@@ -405,10 +412,14 @@ export class Engine {
     const { pagesTotal } = this.#table.kvCache.pool;
     const endMs = this.#clock.nowMs();
     if (endMs > deadlineMs) this.#reports.isLate();
-    const deviceMs = result.kind === "done" ? result.deviceMs : 0;
+    const { deviceMs, draftsMs = 0 } = result.kind === "done" ? result : { deviceMs: 0 };
+    const drafts = step.chunks.reduce((most, chunk) => Math.max(most, chunk.drafts ?? 0), 0);
+    if (drafts > 0 && shape.prompts.length === 0 && !step.chunks.some(readsBefore))
+      this.#draftTimes.learn(drafts, draftsMs, deviceMs);
     // A deferred row's token is not computed.
     const isWhole = result.kind === "done" && !result.sampled.some(({ kind }) => kind === "deferred");
-    if (isWhole && deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shape, endMs - startMs);
+    if (isWhole && deviceMs > 0 && this.#retries === 0)
+      this.#costs.observe?.(shape, endMs - startMs - draftsMs);
     if (endMs >= this.#accountsMs + ACCOUNTS_EVERY_MS) {
       this.#accountsMs = endMs;
       this.#table.tellAccounts();
@@ -427,13 +438,18 @@ export class Engine {
   }
 }
 
-/** Keeps the draft of the model's head behind a draw, if that is the sequence's last token. */
+/** Keeps the draft of the device behind a draw, if that is the sequence's last token. */
 function keepDeviceDraft(sequence: Sequence, drawn: readonly Sampled[]): void {
   for (const one of drawn) {
     if (one.kind !== "token" || one.drafts === undefined || one.forced !== undefined) continue;
     const { tokens, length } = sequence;
     if (tokens[length - 1] === one.token) sequence.deviceDraft = { length, draft: one.drafts };
   }
+}
+
+/** True if a draft model reads tokens before a chunk, which takes it longer than drafting alone. */
+function readsBefore({ unread }: Chunk): boolean {
+  return unread !== undefined && unread !== null && unread.length > 0;
 }
 
 function timed({ start, tokens, drafted = 0 }: Chunk): TimedChunk {

@@ -1,7 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Chunk, Step } from "../core.ts";
-import type { EngineCosts } from "../cost/cost-model.ts";
+import { type EngineCosts, shapeOf } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
+import type { DraftTimes } from "../draft/draft-times.ts";
 import type { EngineDrafts } from "../draft/sequence-drafts.ts";
 import type { TimeAccounts } from "../explain/time-accounts.ts";
 import { Admission } from "./admission.ts";
@@ -41,6 +42,7 @@ export interface PlannerParts {
   readonly loads: TierLoads | null;
   /** Null: there are none. */
   readonly drafts: EngineDrafts | null;
+  readonly draftTimes: DraftTimes;
   readonly reports: ReportBuilder;
   readonly accounts: TimeAccounts;
 }
@@ -85,7 +87,8 @@ export class Planner {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
     this.#admission = new Admission(parts.options, parts.table, parts.loads, parts.reports, parts.accounts);
-    this.#drafts = new DraftPlanner(parts.spec, parts.drafts, parts.table.kvCache);
+    const { spec, drafts, table, costs, draftTimes } = parts;
+    this.#drafts = new DraftPlanner(spec, drafts, table.kvCache, costs, draftTimes);
   }
 
   /**
@@ -272,11 +275,24 @@ export class Planner {
     return running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal);
   }
 
-  /** Fields for the model's head of a chunk that ends at `end`. */
-  #forHead(sequence: Sequence, end: number): Pick<Chunk, "next" | "drafts"> {
-    if (end < sequence.length) return { next: sequence.tokens[end]! };
-    const drafts = this.#drafts.wantedOf(sequence);
-    return drafts === 0 ? {} : { drafts };
+  /** Fields of a chunk [start, end) for the device to draft by; `leftMs`: most time for that. */
+  #forDrafts(sequence: Sequence, start: number, end: number, leftMs: number): DraftFields {
+    const drafts = end < sequence.length ? 0 : this.#drafts.wantedOf(sequence, leftMs);
+    const asked = drafts === 0 ? {} : { drafts };
+    if (this.#parts.spec.draftModel !== undefined)
+      return { ...asked, ...unreadOf(sequence, start, end, drafts > 0, this.#parts.spec.pageTokens) };
+    return end < sequence.length ? { next: sequence.tokens[end]! } : asked;
+  }
+
+  /** Time that a step is to take, at most, as its costs are known. */
+  #expectedMs(planned: readonly PlannedChunk[]): number {
+    const { costs } = this.#parts;
+    const chunks = planned.map(({ sequence, count, draft }) => ({
+      start: sequence.computed,
+      tokens: { length: count + (draft?.length ?? 0) },
+      drafted: draft?.length ?? 0,
+    }));
+    return (1 + (costs.margin ?? 0)) * costs.stepMs(shapeOf({ chunks }));
   }
 
   /** Makes the step for the device. */
@@ -286,6 +302,7 @@ export class Planner {
     const { skipped, deadlineMs } = budget;
     const startMs = clock.nowMs();
     const planned = withinRows(drafted, spec.stepChunksMax);
+    const leftMs = spec.draftsMax === undefined ? 0 : deadlineMs - startMs - this.#expectedMs(planned);
     const chunks = planned.map(({ sequence, count, draft }): Chunk => {
       const start = sequence.computed;
       if (draft !== undefined) sequence.draft(draft);
@@ -300,7 +317,7 @@ export class Planner {
         samples: sequence.rows(start, end),
         adapter: sequence.spec.adapter,
         ...(draft === undefined ? {} : { drafted: draft.length }),
-        ...(spec.draftsMax === undefined ? {} : this.#forHead(sequence, end)),
+        ...(spec.draftsMax === undefined ? {} : this.#forDrafts(sequence, start, end, leftMs)),
         ...(state === null ? {} : { state }),
         ...(sequence.spec.secondAt === undefined ? {} : { secondAt: sequence.spec.secondAt - start }),
       };
@@ -319,6 +336,24 @@ export class Planner {
     const step = { number: reports.nextStep, moves, chunks, isAbortable };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
   }
+}
+
+type DraftFields = Pick<Chunk, "next" | "drafts" | "unread">;
+
+/**
+ * Unread tokens before a chunk [start, end) for the draft model. It reads prompts, chunks behind which it drafts, and
+ * each page when that is full: other decodes wait, since one token takes it about as long as a page.
+ */
+function unreadOf(
+  sequence: Sequence,
+  start: number,
+  end: number,
+  drafts: boolean,
+  pageTokens: number,
+): Pick<Chunk, "unread"> {
+  const fillsPage = Math.floor(end / pageTokens) > Math.floor(start / pageTokens);
+  if (!drafts && !fillsPage && sequence.isDecoding) return { unread: null };
+  return { unread: sequence.unreadBefore(start, pageTokens) };
 }
 
 /**

@@ -164,6 +164,7 @@ export class PrefixHints {
     const move = this.#kvCache.allocate(sequence, true);
     const start = sequence.computed;
     const state = this.#kvCache.planState(sequence, end, false);
+    const { draftModel, pageTokens } = this.#spec;
     this.#inFlight = { hint: hint.id, sequence, count: end - start };
     const chunk: Chunk = {
       sequence: hint.id,
@@ -172,6 +173,7 @@ export class PrefixHints {
       pages: sequence.kv.pageTable(sequence.kv.pageCount),
       samples: [],
       adapter: hint.adapter,
+      ...(draftModel === undefined ? {} : { unread: sequence.unreadBefore(start, pageTokens) }),
       ...(state === null ? {} : { state }),
     };
     return { chunk, move };

@@ -193,6 +193,7 @@ export class SequenceTable {
     if (!sequence.wasStarted) this.kvCache.stores?.read(sequence.kv.lock!.node);
     this.#letGoBefore(sequence);
     sequence.state = "running";
+    sequence.draftRead = 0;
     sequence.admittedMs = this.#clock.nowMs();
     sequence.admittedTokens = sequence.computed;
     this.#waits(sequence, -sequence.length);
@@ -345,6 +346,7 @@ export class SequenceTable {
     const loaded = this.#loads?.totals;
     return {
       waiting: this.queue.size,
+      deferred: this.queue.deferred,
       running: this.#running.length,
       paused: this.#paused,
       pagesTotal: pool.pagesTotal,

@@ -109,7 +109,9 @@ export class Sequence {
   drafted = 0;
   /** Its drafts; null: it was never asked for any. Written by the planner. */
   drafts: SequenceDrafts | null = null;
-  /** Draft of the model's head behind the first `length` tokens; null: none. */
+  /** Number of its tokens that a draft model has read since it was admitted. Written by the engine. */
+  draftRead = 0;
+  /** Draft of the device behind the first `length` tokens; null: none. */
   deviceDraft: { readonly length: number; readonly draft: DeviceDraft } | null = null;
   /** The pool of a sequence that draws nothing; null: it draws. */
   readonly pool: Pool | null;
@@ -229,10 +231,16 @@ export class Sequence {
 
   /** Tokens [start, end), which do not change. Each decode of each step asks for one. */
   tokensOf(start: number, end: number): Int32Array {
-    if (end - start > 1) return part(this.#tokens, start, end);
+    if (end - start !== 1) return part(this.#tokens, start, end);
     const single = new Int32Array(1);
     single[0] = this.#tokens[start]!;
     return single;
+  }
+
+  /** Tokens before `start`, of the page in which it lies, that a draft model has not read. */
+  unreadBefore(start: number, pageTokens: number): Int32Array {
+    const from = Math.max(this.draftRead, start - (start % pageTokens));
+    return this.tokensOf(Math.min(from, start), start);
   }
 
   append(token: TokenId): void {

@@ -123,7 +123,8 @@ function answerOf(result: StepResult) {
     const sampled = result.sampled.map((one) =>
       one.kind === "hidden" ? { ...one, hidden: noNumbers } : one,
     );
-    return { result: result.kind, deviceMs: result.deviceMs, sampled };
+    const { deviceMs, draftsMs } = result;
+    return { result: result.kind, deviceMs, ...(draftsMs === undefined ? {} : { draftsMs }), sampled };
   }
   return { result: result.kind, deviceMs: 0, sampled: [] };
 }

@@ -20,7 +20,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Version of the recording format and of the scheduler's rules. Raise it when you change either: under other
  * rules a replay of an old recording would diverge. A test pins the decisions of this version.
  */
-export const RECORDING_VERSION = 58;
+export const RECORDING_VERSION = 59;
 
 /**
  * Head of a recording. Entries follow in the order in which they happened on their thread. They hold all
@@ -123,6 +123,7 @@ export type RecordingEntry =
       readonly engine: EngineId;
       readonly result: StepResult["kind"];
       readonly deviceMs: number;
+      readonly draftsMs?: number;
       readonly sampled: readonly Sampled[];
       readonly plan: number;
     }
@@ -155,11 +156,11 @@ export type Divergence = {
   readonly replayed: string;
 } | null;
 
-/** 32-bit hash of a step: its sequences, their tokens, pages and state slots, and the drafts it asks for. */
+/** 32-bit hash of a step: its sequences, their tokens, pages and state slots, and what the device drafts by. */
 export function planHash({ number, moves, chunks }: Step): number {
   let hash = mix(0x2545f491, number);
   for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);
-  for (const { sequence, start, tokens, pages, samples, state, drafts } of chunks) {
+  for (const { sequence, start, tokens, pages, samples, state, drafts, unread } of chunks) {
     hash = mix(mix(mix(hash, sequence), start), tokens.length);
     for (let i = 0; i < tokens.length; i++) hash = mix(hash, tokens[i]!);
     for (let i = 0; i < pages.length; i++) hash = mix(hash, pages[i]!);
@@ -167,6 +168,7 @@ export function planHash({ number, moves, chunks }: Step): number {
       hash = mix(mix(hash, row.afterIndex), row.wants === "hidden" ? -1 : row.position);
     }
     if (drafts !== undefined) hash = mix(hash, drafts);
+    if (unread !== undefined) hash = mix(hash, unread?.length ?? -1);
     if (state === undefined) continue;
     hash = mix(mix(hash, state.slot), state.from ?? -1);
     for (const { count, slot } of state.saves) hash = mix(mix(hash, count), slot);

@@ -72,6 +72,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     activities: () => [deps.activity],
     inspect: deps.inspect,
     queue: () => deps.fleet.queue(),
+    keyUse: (tenant) => telemetry.ledger.rows(tenant, 1),
     latencies: () => [deps.telemetry.latencies],
     lists: stateLists(deps, () => [deps.programs]),
   });

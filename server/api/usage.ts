@@ -1,7 +1,7 @@
 /** GET /v1/usage: the use of keys, in the shape of OpenAI's usage of completions. */
 import { badRequest, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
-import { type KeyUse, keyId, type UsageRow } from "../usage/use.ts";
+import { type KeyUse, keyName, type UsageRow } from "../usage/use.ts";
 
 const DAYS_DEFAULT = 7;
 const DAYS_MAX = 366;
@@ -30,7 +30,7 @@ function resultOf(row: UsageRow): object {
     input_cached_tokens: row.cachedTokens,
     output_tokens: row.completionTokens,
     num_model_requests: row.answered + row.failed + row.cancelled,
-    api_key_id: row.tenant === "" ? null : keyId(row.tenant),
+    api_key_id: keyName(row.tenant),
     bunting: {
       computed_tokens: row.promptTokens - row.cachedTokens,
       device_ms: Math.round(row.deviceMs),

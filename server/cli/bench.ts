@@ -155,7 +155,10 @@ Exit codes:
 
 /** Runs and prints a benchmark; resolves to the exit code. */
 export async function bench(options: BenchOptions): Promise<number> {
-  if (options.machine) return await benchMachine(options);
+  if (options.machine) {
+    if (options.html !== null) throw new ConfigError("--html is for loads; --machine writes --json alone.");
+    return await benchMachine(options);
+  }
   const target = targetOf(options.url, options.apiKey);
   if (options.sharedPrefix > options.promptTokens) {
     throw new ConfigError(

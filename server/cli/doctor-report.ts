@@ -13,6 +13,7 @@ import {
 } from "../../gpu/native.ts";
 import type { Config } from "../config.ts";
 import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
+import { withDraftPath } from "../engines/draft-plan.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import { Lifecycle } from "../http/lifecycle.ts";
 import { modelFolder } from "../jobs/data-folder.ts";
@@ -24,7 +25,7 @@ import type { PlannedModel } from "../running-server.ts";
 import { JOBS_NAME, severalOpening } from "../several-opening.ts";
 import { version } from "../version.ts";
 import { localModelPath, namedAsWritten } from "./model-argument.ts";
-import { describeEngines, describeNumbers } from "./serve.ts";
+import { describeDraft, describeEngines, describeNumbers } from "./serve.ts";
 
 /** State of an instruction set: this build or this processor may lack it, or a better one is used. */
 export type IsaState = "used" | "available" | "absent" | "notBuilt";
@@ -76,6 +77,8 @@ interface PlannedOne {
   readonly engines: string;
   readonly contextTokens: number;
   readonly memory: readonly { readonly name: string; readonly bytes: number; readonly note: string }[];
+  /** Model that drafts, such as "smol-135m, llama in int8"; null: there is none. */
+  readonly draftModel: string | null;
   /** Sentence about KV pages on disk; null if there is nothing to say. */
   readonly kvDisk: string | null;
 }
@@ -102,7 +105,7 @@ export async function examine(given: Config, model: string | null): Promise<Doct
   const settings: Config = { ...config, data: config.data === "auto" ? "off" : config.data };
   const made = typeof config.data === "object" ? firstMissing(config.data.folder) : null;
   try {
-    const opening = openingFor(settings, model, found, lifecycle);
+    const opening = openingFor(await withDraftPath(settings, localModelPath), model, found, lifecycle);
     const refusals = await opening.parts.refusals();
     const isFree = await opening.address().then(
       () => true,
@@ -211,7 +214,7 @@ function processorOf(machine: Machine): DoctorReport["processor"] {
 }
 
 function plannedOne(plan: ServingPlan): PlannedOne {
-  const { folder, names, contextMax, memory, disk } = plan;
+  const { folder, names, contextMax, draft, memory, disk } = plan;
   const { shape, family } = folder.config;
   return {
     names,
@@ -224,6 +227,7 @@ function plannedOne(plan: ServingPlan): PlannedOne {
     engines: describeEngines(plan),
     contextTokens: contextMax,
     memory: memory.rows,
+    draftModel: draft === null ? null : describeDraft(draft),
     kvDisk: disk.note,
   };
 }

@@ -136,6 +136,7 @@ function modelLines(model: NonNullable<DoctorReport["model"]>): string[] {
       "computes in",
       `${model.numbers}, ${model.engines}, sequences of up to ${model.contextTokens} tokens`,
     ),
+    ...(model.draftModel === null ? [] : [line("draft model", model.draftModel)]),
   ];
 }
 

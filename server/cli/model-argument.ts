@@ -39,12 +39,13 @@ export function namedAsWritten(config: Config, model: string | null): Config {
   return readModelName(model) === null ? config : { ...config, servedModelName: [model] };
 }
 
-/** Memory plan of a model on this machine; null for simulated engines, which load none. */
+/** Memory plan of a model alone on this machine; null for simulated engines, which load none. */
 export function planOf(config: Config): ((path: string) => Promise<MemoryPlan>) | null {
   const { device } = config;
   if (device.kind === "simulated") return null;
   return async (path) => {
     const backend = await chooseBackend(device);
-    return planServing(config, backend, openLibrary(backend.library), path).memory;
+    const alone: Config = { ...config, draftModel: null, speculate: "off" };
+    return planServing(alone, backend, openLibrary(backend.library), path).memory;
   };
 }

@@ -4,6 +4,7 @@ import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import { formatName, widenedNote } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
 import { type Config, needsKey } from "../config.ts";
+import { withDraftPath } from "../engines/draft-plan.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import type { PlannedModel, RunningServer } from "../running-server.ts";
 import { expectGuarded } from "../server-parts.ts";
@@ -17,8 +18,9 @@ import { table } from "./table.ts";
 const LOST = 75;
 
 /** Serves until a signal; resolves to the exit code. */
-export async function serve(config: Config, model: string | null): Promise<number> {
-  expectGuarded(config); // before a download
+export async function serve(named: Config, model: string | null): Promise<number> {
+  expectGuarded(named); // before a download
+  const config = await withDraftPath(named, modelPath);
   const dir = await modelPath(model, config);
   const startedMs = performance.now();
   const progress = progressLine();
@@ -93,9 +95,10 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
 }
 
 function describePlan(plan: ServingPlan): string {
-  const { names, folder, contextMax } = plan;
+  const { names, folder, draft, contextMax } = plan;
   return [
     `${names.join(", ")}: ${folder.config.family} in ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
+    ...(draft === null ? [] : [`Drafts by ${describeDraft(draft)}.`]),
     `Computes on ${plan.backend.gpus === null ? "the CPU" : "GPUs"}, because ${plan.backend.reason}.`,
     "",
     memoryTable(plan.memory),
@@ -125,7 +128,9 @@ function describeWidened({ folder, compute: { formats = [], compute }, backend }
 }
 
 /** Number formats: "bf16", "bf16 with weights in int8 and int4, keys and values in fp8". */
-export function describeNumbers({ compute: { compute, formats = [], kv = "plain" } }: ServingPlan): string {
+export function describeNumbers({
+  compute: { compute, formats = [], kv = "plain" },
+}: Pick<ServingPlan, "compute">): string {
   const names = [...new Set(formats)]
     .filter((format) => format !== matrixFormats.plain)
     .toSorted((a, b) => a - b)
@@ -135,6 +140,11 @@ export function describeNumbers({ compute: { compute, formats = [], kv = "plain"
     ...(kv === "plain" ? [] : [`keys and values in ${kv}`]),
   ];
   return fewer.length === 0 ? compute : `${compute} with ${fewer.join(", ")}`;
+}
+
+/** Draft model: "smol-135m, llama in int8". */
+export function describeDraft(draft: NonNullable<ServingPlan["draft"]>): string {
+  return `${draft.folder.name}, ${draft.folder.config.family} in ${describeNumbers(draft)}`;
 }
 
 /** Engines: "2 engines of 4 threads", "1 engine on gpu 0 (NVIDIA H200)". */

@@ -75,7 +75,7 @@ export function openDevice(
   const startedMs = performance.now();
   const library = openLibrary(setup.library);
   const onLoad: LoadListener = (bytesDone, bytesTotal, stage) => onProgress({ stage, bytesDone, bytesTotal });
-  const model = shared.model ?? openNativeModel(library, folderOf(setup), setup.model, onLoad);
+  const model = shared.model ?? openModels(library, setup, onLoad);
   const closeModel = (): void => {
     if (shared.model === null) closeNativeModel(library, model);
   };
@@ -98,9 +98,23 @@ export function openDevice(
   }
 }
 
+/** Opens the model, and its draft model if there is one. */
+function openModels(library: NativeLibrary, setup: NativeSetup, onLoad: LoadListener): NativeModel {
+  const model = openNativeModel(library, folderOf(setup), setup.model, onLoad);
+  if (!setup.draft) return model;
+  try {
+    const { folder, model: options } = setup.draft;
+    return { ...model, draft: openNativeModel(library, openModelFolder(folder), options, onLoad) };
+  } catch (error) {
+    closeNativeModel(library, model);
+    throw error;
+  }
+}
+
 /** The model, with its head if the engine drafts by it. */
-function folderOf({ folder, ropeScaling, limits }: NativeSetup): ModelFolder {
-  return openModelFolder(folder, ropeScaling, limits.draftsMax === undefined ? "none" : "required");
+function folderOf({ folder, ropeScaling, limits, draft }: NativeSetup): ModelFolder {
+  const hasHead = limits.draftsMax !== undefined && !draft;
+  return openModelFolder(folder, ropeScaling, hasHead ? "required" : "none");
 }
 
 /**
@@ -128,7 +142,8 @@ function costsOf(
   if (costsPlace === null) return { costs: calibrate(bench, model), keepCosts };
   const { packedFolders: _, costsFolders: __, ...compute } = setup.model;
   const { threads, gemm, stepTokensMax, draftsMax = 0 } = setup.limits; // only these: memory limits change between starts
-  const choices = [isa, compute, threads, gemm ?? null, stepTokensMax, ...(draftsMax > 0 ? [draftsMax] : [])];
+  const drafts = draftsMax > 0 ? [draftsMax, ...(setup.draft ? [setup.draft] : [])] : [];
+  const choices = [isa, compute, threads, gemm ?? null, stepTokensMax, ...drafts];
   const kept = new KeptCosts(costsPlace, { library: setup.library, machine, choices });
   const known = kept.read();
   const costs = known === null ? calibrate(bench, model) : atSpeedOf(bench, known);

@@ -23,6 +23,7 @@ import { layersWithHead } from "../../model/shape.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { type DiskPlan, diskMemory, planDisk } from "../kv-disk/plan.ts";
 import type { Backend } from "./backend.ts";
+import { type DraftPlan, draftWorkspace, openDraftModel, planDraft } from "./draft-plan.ts";
 
 /** Maximum alternatives per token (`top_logprobs`) of a request. */
 export const TOP_LOGPROBS_MAX = 20;
@@ -36,6 +37,8 @@ export interface ServingPlan {
   /** GPU of each engine; empty on the CPU. */
   readonly gpus: readonly Gpu[];
   readonly compute: ComputeOptions;
+  /** Draft model; null: none. */
+  readonly draft: DraftPlan | null;
   /** Folders for packed weights, best first; empty if they are not kept. */
   readonly packedFolders: readonly string[];
   /** Folders for the costs of steps, best first; empty if they are not kept. */
@@ -74,6 +77,7 @@ export function planServing(
   const folder = openWithHead(config, dir, backend.gpus !== null);
   const contextMax = chooseContext(config, folder);
   const compute = planCompute(config, backend, folder, machine);
+  const draft = draftOf(config, backend, library, folder, machine, contextMax);
   const shape = { ...folder.config.shape, contextMax };
   const engineBytes = gpus.map(({ memoryFreeBytes }) => memoryFreeBytes);
   if (backend.gpus === null) engineBytes.push(machine.memoryFreeBytes / backend.engines);
@@ -85,14 +89,16 @@ export function planServing(
     library,
     shape,
     compute,
+    draft,
     meansAll,
     Math.min(...engineBytes),
   );
-  const { pageBytes, stateBytes, perEngine } = sizes;
+  const { stateBytes, perEngine } = sizes;
+  const pageBytes = sizes.pageBytes + (draft?.pageBytes ?? 0);
   const names = modelNames(config, folder);
   const disk = planDisk(config, library, {
     name: names[0]!,
-    ...{ folder, contextMax, compute, gpus, pageBytes, stateBytes },
+    ...{ folder, draft, contextMax, compute, gpus, pageBytes, stateBytes },
     limits: perEngine,
     engines: backend.engines,
     weightBytes: sizes.weightBytes,
@@ -109,6 +115,7 @@ export function planServing(
     compute: compute.compute,
     isRounded: (compute.formats ?? []).some((format) => format !== matrixFormats.plain),
     weightBytes: backend.gpus === null ? sizes.weightBytes : sizes.copyBytes,
+    ...(draft === null ? {} : { draft: { weightBytes: draft.weightBytes, pageBytes: draft.pageBytes } }),
     pageBytes,
     pageTokens: PAGE_TOKENS,
     states: stateBytes > 0 ? { bytes: stateBytes, sequencesMax: perEngine.stepChunksMax } : null,
@@ -131,6 +138,7 @@ export function planServing(
     backend,
     gpus,
     compute,
+    draft,
     ...keptFolders(config, folder, compute, sizes.weightBytes),
     cublaslt: sizes.cublaslt,
     limits: { ...perEngine, ...(memory.kind === "fits" ? sizesOf(memory) : { pages: 0 }) },
@@ -140,15 +148,16 @@ export function planServing(
   };
 }
 
-/** Tokens that a model's head drafts behind a draw at most. */
-const DRAFTS_MAX = 4;
+/** Tokens that a model's head, and a draft model, drafts behind a draw at most. */
+const HEAD_DRAFTS_MAX = 4;
+const MODEL_DRAFTS_MAX = 8;
 
 /**
  * Opens a model with its head that drafts tokens, where `--speculate` asks for it or leaves it to the model.
- * Throws ConfigError if it asks in vain.
+ * A draft model takes its place. Throws ConfigError if it asks in vain.
  */
 function openWithHead(
-  { speculate, ropeScaling }: Pick<Config, "speculate" | "ropeScaling">,
+  { speculate, draftModel, ropeScaling }: Pick<Config, "speculate" | "draftModel" | "ropeScaling">,
   dir: string,
   isGpu: boolean,
 ): ModelFolder {
@@ -157,13 +166,37 @@ function openWithHead(
   };
   const isAsked = speculate === "mtp";
   if (isAsked && isGpu) refuse("a GPU computes no head that drafts; use --device cpu or --speculate suffix");
-  if (isGpu || (!isAsked && speculate !== "auto")) return openModelFolder(dir, ropeScaling);
+  if (isGpu || (!isAsked && (speculate !== "auto" || draftModel !== null)))
+    return openModelFolder(dir, ropeScaling);
   try {
     return openModelFolder(dir, ropeScaling, isAsked ? "required" : "offered");
   } catch (error) {
     if (!isAsked || !(error instanceof ModelError)) throw error;
     return refuse(`the model has no whole head that drafts: ${error.message}; use --speculate auto`);
   }
+}
+
+/** Plans the draft model; null: there is none. */
+function draftOf(
+  config: Config,
+  backend: Backend,
+  library: NativeLibrary,
+  target: ModelFolder,
+  machine: Machine,
+  contextMax: number,
+): DraftPlan | null {
+  const folder = openDraftModel(config, target, backend.gpus !== null);
+  if (folder === null) return null;
+  // Keys and values that are to be in fewer bits go with bf16, in which a model in f32 is not computed.
+  const kv = chooseCompute(config, folder) === "f32" ? "plain" : config.kv;
+  const compute = planCompute({ ...config, kv }, backend, folder, machine);
+  return planDraft(
+    library,
+    folder,
+    compute,
+    contextMax,
+    (weightBytes) => keptFolders(config, folder, compute, weightBytes).packedFolders,
+  );
 }
 
 /** Pages and state slots of a plan. */
@@ -222,6 +255,7 @@ function planSizes(
   library: NativeLibrary,
   shape: Parameters<NativeLibrary["modelPlan"]>[0],
   compute: ComputeOptions,
+  draft: DraftPlan | null,
   meansAll: boolean,
   freeBytes: number,
 ): Sizes {
@@ -230,7 +264,7 @@ function planSizes(
     config,
     meansAll,
     gpus !== null,
-    shape.head !== undefined,
+    draft !== null ? MODEL_DRAFTS_MAX : shape.head !== undefined ? HEAD_DRAFTS_MAX : 0,
     Math.max(1, Math.floor(compute.threads / engines)),
   );
   const cublaslt =
@@ -240,8 +274,11 @@ function planSizes(
   const rowsFor = (stepChunksMax: number) => {
     return { stepChunksMax, stepDrawsMax: Math.max(stepChunksMax, DRAWS_MIN) };
   };
-  const enginePlan = (stepChunksMax: number) =>
-    library.enginePlan(shape, compute, { ...limits, ...rowsFor(stepChunksMax), pages: 1, devices });
+  const enginePlan = (stepChunksMax: number) => {
+    const all = { ...limits, ...rowsFor(stepChunksMax), pages: 1, devices };
+    const own = library.enginePlan(shape, compute, all);
+    return { ...own, workspaceBytes: own.workspaceBytes + draftWorkspace(library, draft, all) };
+  };
   const plan = () => {
     const stepChunksMax = chooseSequences(config, (count) => enginePlan(count).workspaceBytes, freeBytes);
     const model = library.modelPlan(shape, compute, PAGE_TOKENS);
@@ -267,7 +304,7 @@ function limitsOf(
   config: Config,
   meansAll: boolean,
   isGpu: boolean,
-  hasHead: boolean,
+  draftsMax: number,
   threads: number,
 ): Omit<EngineLimits, "pages" | "stepChunksMax"> {
   return {
@@ -275,7 +312,7 @@ function limitsOf(
     pageTokens: PAGE_TOKENS,
     stepTokensMax: config.stepTokens,
     ...(meansAll ? { stepHiddenMax: config.stepTokens } : {}),
-    ...(hasHead ? { draftsMax: DRAFTS_MAX } : {}),
+    ...(draftsMax > 0 ? { draftsMax } : {}),
     topLogprobsMax: TOP_LOGPROBS_MAX,
     gemm: chooseGemm(config, isGpu),
   };

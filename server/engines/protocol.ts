@@ -22,6 +22,8 @@ interface NativeSetup {
   /** JSON of a scaling of positions in place of the model's own; absent or null: that. */
   readonly ropeScaling?: string | null;
   readonly model: NativeModelOptions;
+  /** Draft model: its path, and its options; absent or null: none. */
+  readonly draft?: { readonly folder: string; readonly model: NativeModelOptions } | null;
   readonly limits: EngineLimits;
   /** KV pages on disk; absent or null: none. */
   readonly disk?: KvDiskSetup | null;

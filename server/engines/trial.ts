@@ -43,7 +43,9 @@ export function shapeOfTrial({ sequences, tokens, context }: Trial): StepShape {
  * pages that it writes belong to no sequence and are never read. Throws if the device cannot compute.
  */
 export function timeStep({ device, nowMs }: Bench, { sequences, tokens, context }: Trial): number {
-  const { states } = device.spec;
+  const { states, draftModel } = device.spec;
+  // A draft model reads prompts alone, as it does beside served steps.
+  const isRead = draftModel === undefined || tokens > 1;
   const length = Math.ceil((context + tokens) / device.spec.pageTokens);
   const [sampling, afterIndex] = [greedySampling, tokens - 1];
   const row = { afterIndex, sampling, position: 0, banned: [], seen: null, allowed: null };
@@ -55,6 +57,7 @@ export function timeStep({ device, nowMs }: Bench, { sequences, tokens, context 
       pages: Int32Array.from({ length }, (_, page) => (sequence * length + page) as PageId),
       samples: [row],
       adapter: 0,
+      ...(isRead ? {} : { unread: null }),
       ...(states === undefined ? {} : { state: stateOf(sequence as StateSlot, context) }),
     };
   });

@@ -54,9 +54,9 @@ export class AnswerHistogram implements BucketCounts {
     const { type, name, help } = this;
     const labels = this.#labels;
     let count = 0;
-    const buckets = [...this.bounds, "+Inf"].map((le, bucket) => {
+    const buckets = [...this.bounds, "+Inf"].map((bound, bucket) => {
       count += this.counts[bucket]!;
-      return { metricName: `${name}_bucket`, labels: { le, ...labels }, value: count };
+      return { metricName: `${name}_bucket`, labels: { le: textOf(bound), ...labels }, value: count };
     });
     const sum = { metricName: `${name}_sum`, labels, value: this.#sum };
     return {
@@ -66,4 +66,9 @@ export class AnswerHistogram implements BucketCounts {
       values: [...buckets, sum, { ...sum, metricName: `${name}_count`, value: count }],
     };
   }
+}
+
+/** A bound as queries of dashboards name it: with a decimal point, as Prometheus stores it from version 3 on. */
+function textOf(bound: number | string): string {
+  return Number.isInteger(bound) ? `${bound}.0` : String(bound);
 }

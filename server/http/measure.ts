@@ -24,7 +24,8 @@ export interface AnswerTimes {
 interface ChoiceMeasures {
   /** Tokens reported so far. */
   tokens: number;
-  /** Time of the last of them; null if there was none. */
+  /** Times of the first and the last of them; null if there was none. */
+  firstMs: number | null;
   lastMs: number | null;
 }
 
@@ -46,7 +47,11 @@ export class AnswerMeasures {
     this.#arrivedMs = arrivedMs;
     this.#loadMs = loadMs;
     this.#choicesOpen = request.prompts.length * request.choices;
-    this.#choices = Array.from({ length: this.#choicesOpen }, () => ({ tokens: 0, lastMs: null }));
+    this.#choices = Array.from({ length: this.#choicesOpen }, () => ({
+      tokens: 0,
+      firstMs: null,
+      lastMs: null,
+    }));
     for (const prompt of request.prompts) {
       telemetry.observeRequest("promptTokens", prompt.length);
       telemetry.observeRequest("choices", request.choices);
@@ -94,6 +99,7 @@ export class AnswerMeasures {
       this.#observeSeconds("betweenTokens", (nowMs - lastMs) / tokens);
       this.#observeSeconds("betweenTokensFine", (nowMs - lastMs) / tokens);
     }
+    choice.firstMs ??= nowMs;
     choice.lastMs = nowMs;
     choice.tokens += tokens;
     if (this.#firstTokenMs !== null) return;
@@ -114,6 +120,10 @@ export class AnswerMeasures {
       "longestChoice",
       Math.max(0, ...this.#choices.map(({ tokens }) => tokens)),
     );
+    for (const { tokens, firstMs, lastMs } of this.#choices) {
+      if (firstMs !== null)
+        this.#observeSeconds("tokenSeconds", (lastMs! - firstMs) / Math.max(1, tokens - 1));
+    }
     if (this.#startedMs !== null) this.#observeSeconds("inference", nowMs - this.#startedMs);
     if (this.#firstTokenMs !== null) this.#observeSeconds("decode", nowMs - this.#firstTokenMs);
   }

@@ -1,5 +1,5 @@
 /** Events of `GET /state/stream`, as the page reads them. */
-import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
+import type { CacheSnapshot, PricedEviction } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { RunningRequest } from "../explain/running-requests.ts";
@@ -21,10 +21,36 @@ export type StateEvent =
   | ({ readonly kind: "live" } & LiveNow)
   /** Twice a second to those who ask for `top`, after `live`: the oldest requests that run. */
   | { readonly kind: "requests"; readonly requests: readonly RunningRequest[] }
-  /** Every other second, if anything changed: the prefix caches, by engine. */
-  | { readonly kind: "cache"; readonly caches: readonly (CacheSnapshot | null)[] }
+  /** Every other second, if anything changed. */
+  | ({ readonly kind: "cache" } & CachesNow)
   /** Every second, if anything changed: what a list of the sender's key holds. */
   | ({ readonly kind: "list"; readonly view: ListView } & ListChange);
+
+export interface CachesNow {
+  /** Prefix caches by engine; none for a sender who may not see all keys' requests. */
+  readonly caches: readonly (CacheNow | null)[];
+  /** Prompts of today by key, those with the most tokens first; a sender's own, or all keys'. */
+  readonly keys: readonly KeyHits[];
+}
+
+export interface CacheNow extends Omit<CacheSnapshot, "evictions"> {
+  readonly evictions: readonly EvictionNow[];
+}
+
+export interface EvictionNow extends Omit<PricedEviction, "of" | "by"> {
+  /** Key whose tokens these were, and key that needed the pages, by the names of their use; null: none. */
+  readonly of: string | null;
+  readonly by: string | null;
+  /** True if both are the same, cache salts included. */
+  readonly isOwn: boolean;
+}
+
+export interface KeyHits {
+  /** Name of the key, as its use has it; null: the server needs none. */
+  readonly key: string | null;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
 
 export interface ListChange {
   /** Ids of all entries, in order. */

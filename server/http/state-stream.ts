@@ -4,6 +4,7 @@ import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { RequestRecords } from "../explain/request-records.ts";
 import { RunningRequests } from "../explain/running-requests.ts";
+import { keyName, type UsageRow } from "../usage/use.ts";
 import type { ActivityLog } from "./activity.ts";
 import { ApiError, badRequest, quote } from "./errors.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -11,8 +12,10 @@ import { RecentQuantiles } from "./recent-quantiles.ts";
 import type { Call } from "./route.ts";
 import type { ServerFacts, Snapshot } from "./state.ts";
 import {
+  type CacheNow,
   type EngineNow,
   type FactsNow,
+  type KeyHits,
   type ListEntry,
   type ListView,
   type LiveNow,
@@ -42,6 +45,8 @@ const LIST_LOOKS = 2;
 const CACHE_LOOKS = 4;
 const NODES_MAX = 2000;
 const NODES_MIN = 40;
+/** Keys whose hits are told. */
+const KEYS_MAX = 20;
 
 /** Sources of the state. Those of several models put theirs together. */
 export interface StateSources {
@@ -51,6 +56,8 @@ export interface StateSources {
   /** Asks all engines for snapshots of their caches, which the logs of activities then have. */
   readonly inspect: (nodesMax: number) => void;
   readonly queue: () => readonly QueueRow[];
+  /** Use of today; `tenant` null: of all keys. */
+  readonly keyUse: (tenant: string | null) => readonly UsageRow[];
   readonly latencies: () => readonly Latencies[];
   readonly requestRecords: Pick<RequestRecords, "running">;
   readonly lifecycle: Pick<Lifecycle, "refusal">;
@@ -69,7 +76,7 @@ export class StateStreams {
   }
 
   open(call: Call): Response {
-    const { request, reply, isAdmin } = call;
+    const { request, reply } = call;
     const asked = new URL(request.url).searchParams.get("view") ?? "facts";
     const view = stateViews.find((one) => one === asked);
     if (view === undefined)
@@ -80,7 +87,7 @@ export class StateStreams {
     list?.answer(); // refuses a wrong parameter
     this.#open += 1;
     const write = (event: StateEvent) => stream.write(sseEvent(JSON.stringify(event)));
-    const look = new Look(this.#sources, isAdmin ? view : "facts", isAdmin, write, list);
+    const look = new Look(this.#sources, view, call, write, list);
     const stream = new ResponseStream(reply, sseFraming, this.#sources.limits, {
       pause: () => look.pause(),
       resume: () => look.resume(),
@@ -99,7 +106,7 @@ export class StateStreams {
 class Look {
   readonly #sources: StateSources;
   readonly #view: StateView;
-  readonly #isAdmin: boolean;
+  readonly #sender: Pick<Call, "tenant" | "isAdmin">;
   readonly #write: (event: StateEvent) => void;
   readonly #firstToken = new RecentQuantiles(QUANTILE_LOOKS);
   readonly #betweenTokens = new RecentQuantiles(QUANTILE_LOOKS);
@@ -117,14 +124,14 @@ class Look {
   constructor(
     sources: StateSources,
     view: StateView,
-    isAdmin: boolean,
+    sender: Pick<Call, "tenant" | "isAdmin">,
     write: (event: StateEvent) => void,
     list: ListLook | null,
   ) {
     this.#list = list;
     this.#sources = sources;
     this.#view = view;
-    this.#isAdmin = isAdmin;
+    this.#sender = sender;
     this.#write = write;
   }
 
@@ -142,8 +149,9 @@ class Look {
     const text = JSON.stringify(facts);
     if (text !== this.#facts) this.#write({ kind: "facts", facts });
     this.#facts = text;
-    if (this.#view === "live" || this.#view === "top") this.#write({ kind: "live", ...this.#live() });
-    if (this.#view === "top") {
+    const showsLive = this.#view === "live" || this.#view === "top";
+    if (showsLive && this.#sender.isAdmin) this.#write({ kind: "live", ...this.#live() });
+    if (this.#view === "top" && this.#sender.isAdmin) {
       const requests = this.#requests.look(this.#sources.requestRecords.running(REQUESTS_MAX));
       this.#write({ kind: "requests", requests });
     }
@@ -155,21 +163,24 @@ class Look {
   }
 
   #lookAtCaches(): void {
-    const caches = this.#sources.activities().flatMap((log) => log.caches);
-    if (this.#looks++ % CACHE_LOOKS === 0) {
+    const { tenant, isAdmin } = this.#sender;
+    const caches = isAdmin ? this.#sources.activities().flatMap((log) => log.caches) : [];
+    const isDue = this.#looks++ % CACHE_LOOKS === 0;
+    if (isDue && isAdmin)
       this.#sources.inspect(Math.max(NODES_MIN, Math.floor(NODES_MAX / Math.max(1, caches.length))));
-    }
-    if (caches.every((cache, engine) => cache === this.#caches[engine])) return;
+    if (!isDue && caches.every((cache, engine) => cache === this.#caches[engine])) return;
     this.#caches = caches;
-    const text = JSON.stringify(caches);
-    if (text !== this.#told) this.#write({ kind: "cache", caches });
+    const keys = hitsOf(this.#sources.keyUse(isAdmin ? null : tenant));
+    const now = { caches: caches.map((cache) => (cache === null ? null : cacheNow(cache))), keys };
+    const text = JSON.stringify(now);
+    if (text !== this.#told) this.#write({ kind: "cache", ...now });
     this.#told = text;
   }
 
   #factsNow(): FactsNow {
     const { version, model, contextMax, status } = this.#sources.facts();
     const refusal = this.#sources.lifecycle.refusal()?.message ?? null;
-    return { version, model, contextMax, status, refusal, isAdmin: this.#isAdmin };
+    return { version, model, contextMax, status, refusal, isAdmin: this.#sender.isAdmin };
   }
 
   #live(): LiveNow {
@@ -243,6 +254,30 @@ class ListLook {
       return { data: [], problem: error.message };
     }
   }
+}
+
+function hitsOf(rows: readonly UsageRow[]): readonly KeyHits[] {
+  return rows
+    .map(({ tenant, promptTokens, cachedTokens }) => ({ key: keyName(tenant), promptTokens, cachedTokens }))
+    .filter(({ promptTokens }) => promptTokens > 0)
+    .sort((a, b) => b.promptTokens - a.promptTokens)
+    .slice(0, KEYS_MAX);
+}
+
+/** The cache without its keys, which hold cache salts. */
+function cacheNow(cache: CacheSnapshot): CacheNow {
+  const evictions = cache.evictions.map(({ of, by, ...one }) => ({
+    ...one,
+    of: keyName(tenantOf(of)),
+    by: keyName(tenantOf(by)),
+    isOwn: of === by,
+  }));
+  return { ...cache, evictions };
+}
+
+/** Tenant in a cache key of an adapter, a tenant and a salt; "" if it names none. */
+function tenantOf(key: string): string {
+  return /^[^:]*:([0-9a-f]{64}):/.exec(key)?.[1] ?? "";
 }
 
 function shown(load: EngineLoad): EngineNow["load"] {

@@ -21,6 +21,8 @@ const WEIGHT_BYTES_MIN = 256 * 2 ** 20;
 export interface DiskPlanFacts {
   readonly name: string;
   readonly folder: ModelFolder;
+  /** Draft model, whose keys and values are in the pages too; null: none. */
+  readonly draft: { readonly folder: ModelFolder; readonly compute: ComputeOptions } | null;
   readonly contextMax: number;
   readonly compute: ComputeOptions;
   readonly limits: Pick<EngineLimits, "gemm">;
@@ -90,23 +92,33 @@ function defaultBytes(root: string): number | null {
 
 /**
  * Identity of the bits of a page: weights, rotations, formats, the library with its kernels, its instruction
- * set, and the GPUs.
+ * set, and the GPUs; weights, rotations and formats of a draft model too.
  */
 function identityOf(library: NativeLibrary, facts: DiskPlanFacts): string {
-  const { folder, contextMax, compute, limits, gpus } = facts;
-  const { shape } = folder.config;
-  const { threads: _, ...numbers } = compute;
-  const rotations = shape.ropes.map((rope) => {
+  const { folder, draft, contextMax, compute, limits, gpus } = facts;
+  const isa = compute.isa === "auto" ? bestIsa(library) : compute.isa;
+  const rotations = rotationsOf(folder, contextMax);
+  const hasher = new Bun.CryptoHasher("sha256")
+    .update(packedKey(folder.config.shape, folder.tensors, compute))
+    .update(readFileSync(library.path))
+    .update(JSON.stringify([numbersOf(compute), isa, rotations, gpus.length > 0 ? limits.gemm : null]))
+    .update(JSON.stringify(gpus.map(({ name, capability }) => [name, capability])));
+  if (draft !== null)
+    hasher
+      .update(packedKey(draft.folder.config.shape, draft.folder.tensors, draft.compute))
+      .update(JSON.stringify([numbersOf(draft.compute), rotationsOf(draft.folder, contextMax)]));
+  return hasher.digest("hex");
+}
+
+function numbersOf({ threads: _, ...numbers }: ComputeOptions): object {
+  return numbers;
+}
+
+function rotationsOf({ config }: ModelFolder, contextMax: number): unknown {
+  return config.shape.ropes.map((rope) => {
     const { frequencies, magnitude } = rotationOf(rope, contextMax);
     return [[...frequencies], magnitude];
   });
-  const isa = compute.isa === "auto" ? bestIsa(library) : compute.isa;
-  return new Bun.CryptoHasher("sha256")
-    .update(packedKey(shape, folder.tensors, compute))
-    .update(readFileSync(library.path))
-    .update(JSON.stringify([numbers, isa, rotations, gpus.length > 0 ? limits.gemm : null]))
-    .update(JSON.stringify(gpus.map(({ name, capability }) => [name, capability])))
-    .digest("hex");
 }
 
 const KEY_BYTES = 32;

@@ -50,6 +50,11 @@ export function keyId(tenant: string): string {
   return tenant.slice(0, 16);
 }
 
+/** The same; null: the server needs no keys. */
+export function keyName(tenant: string): string | null {
+  return tenant === "" ? null : keyId(tenant);
+}
+
 /** Most tokens of a key on a day, prompts and answers together; cached ones do not count. */
 export interface Quota {
   readonly tenant: string;

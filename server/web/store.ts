@@ -1,7 +1,7 @@
 /** State of the page: the conversation, the server, and the view on screen. */
 import { signal } from "@preact/signals";
-import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { RequestFacts } from "../explain/request-facts.ts";
+import type { CachesNow } from "../http/state-events.ts";
 import { Chat } from "./chat/chat.ts";
 import { Listing } from "./listing.ts";
 import { LiveState } from "./live/live-state.ts";
@@ -24,8 +24,7 @@ addEventListener("hashchange", () => {
 });
 
 export const chat = new Chat();
-/** Prefix caches by engine; null: none was told yet. */
-export const caches = signal<readonly (CacheSnapshot | null)[]>([]);
+export const caches = signal<CachesNow>({ caches: [], keys: [] });
 export const live = new LiveState();
 export const lists = {
   requests: new Listing<RequestFacts>(),
@@ -34,7 +33,7 @@ export const lists = {
 };
 export const server = new ServerLink((event) => {
   if (event.kind === "live") live.take(event);
-  if (event.kind === "cache") caches.value = event.caches;
+  if (event.kind === "cache") caches.value = event;
   if (event.kind === "list") lists[event.view].take(event);
 });
 

@@ -39,6 +39,10 @@ class RecencyEviction implements EvictionPolicy {
     return false;
   }
 
+  reasonOf(): "least_recent" {
+    return "least_recent";
+  }
+
   add(node: RadixNode): void {
     this.#nodes.append(node);
   }

@@ -53,6 +53,10 @@ export class TailLru implements EvictionPolicy {
     return false;
   }
 
+  reasonOf(): "least_recent" {
+    return "least_recent";
+  }
+
   add(node: RadixNode): void {
     this.#lengthen(node, node.end);
     this.#nodes.append(node);

@@ -97,11 +97,11 @@ export class ReplayedHost implements EngineLink {
   }
 
   /** Completes the step in flight. */
-  answer({ atMs, result, sampled, deviceMs }: EntryOf<"step">): void {
+  answer({ atMs, result, ...more }: EntryOf<"step">): void {
     this.#openAt(atMs);
     const { done } = this.#flying!;
     this.#flying = null;
-    done(result === "done" ? { kind: result, sampled, deviceMs } : { kind: result, reason: LOST });
+    done(result === "done" ? { ...more, kind: result } : { kind: result, reason: LOST });
   }
 
   /** Sets the costs of the tier here. */

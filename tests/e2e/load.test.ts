@@ -282,7 +282,9 @@ test("metrics count what happened", async () => {
   expect(grew(`vllm:e2e_request_latency_seconds_count{${engine}}`)).toBe(3);
   expect(grew(`vllm:inter_token_latency_seconds_count{${engine}}`)).toBeGreaterThan(20);
   expect(grew(`vllm:iteration_tokens_total_count{${engine}}`)).toBe(grew(`bunting_steps_total{${engine}}`));
-  expect(grew(`http_requests_total{handler="/v1/chat/completions",method="POST",status="200"}`)).toBe(3);
+  expect(
+    grew(`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx",code="200"}`),
+  ).toBe(3);
   expect(grew(`bunting_placements_total{engine="0",reason="only"}`)).toBe(4);
   expect(grew(`bunting_steps_over_target_total{${engine}}`)).toBe(0);
   expect(after.get(`bunting_step_prediction_error{${engine}}`)).toBe(0.05);

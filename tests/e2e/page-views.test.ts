@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventData } from "../../server/cli/client.ts";
+import { tenantOf } from "../../server/http/auth.ts";
 import type { StateEvent } from "../../server/http/state-events.ts";
 import { recordChats } from "../support/recorded.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
@@ -287,6 +288,48 @@ describe.skipIf(chromium === null)("in a browser", () => {
     }`);
     await page.when(`${label}.includes("engine 1") && ${boxes} > 4`);
   }, 20_000);
+
+  test("Cache tells of evictions, their reasons, and each key's hits", async () => {
+    const keys = { keys: ["ann", "bob"], adminKeys: ["operator"] };
+    const small = startTestServer({ keys, spec: { pages: 40 } });
+    const asked = async (key: string, at: number) => {
+      const text = `Number ${at}. ${"The quick brown fox jumps over the lazy dog. ".repeat(8)}`;
+      const body = { model: "demo", max_tokens: 2, messages: [{ role: "user", content: text }] };
+      const headers = { authorization: `Bearer ${key}` };
+      await (await post(small, "/v1/chat/completions", body, { headers })).text();
+    };
+    for (let at = 0; at < 8; at++) for (const key of ["ann", "bob"]) await asked(key, at);
+    await asked("bob", 7);
+    const openAs = async (key: string) => {
+      const page = await open(`${small.origin}/#cache`);
+      await page.evaluate("sessionStorage.clear()");
+      await page.go(`${small.origin}/?${key}#cache`);
+      await page.when(`document.getElementById("key-value")`);
+      await page.type(key);
+      await page.press("Enter");
+      await page.when(`document.querySelector(".hits li")`);
+      return page;
+    };
+    const page = await openAs("operator");
+    await page.when(`document.querySelector("[aria-label='List of evictions'] tbody tr")`);
+    const rows = (await page.evaluate(
+      `[...document.querySelectorAll("[aria-label='List of evictions'] tbody tr")].map((row) => row.innerText)`,
+    )) as string[];
+    const [ann, bob] = ["ann", "bob"].map((key) => tenantOf(key).slice(0, 16));
+    expect(rows.every((row) => row.includes("not used for the longest time"))).toBe(true);
+    expect(rows.some((row) => row.includes(`${ann}, for ${bob}`))).toBe(true);
+    expect(await page.evaluate(`document.querySelectorAll(".hits li").length`)).toBe(2);
+    const other = await openAs("bob");
+    expect(
+      await other.evaluate(`[...document.querySelectorAll(".hits .id")].map((id) => id.textContent)`),
+    ).toEqual([bob]);
+    expect(await other.evaluate(`document.querySelector(".icicle, [aria-label='List of evictions']")`)).toBe(
+      null,
+    );
+    for (const one of [page, other]) await one.go("about:blank");
+    await small.settled();
+    await small.close();
+  }, 30_000);
 
   test("Requests are sorted and filtered, and one's time falls into parts that make up the whole", async () => {
     const page = await open(`${server.origin}/#requests`);

@@ -148,6 +148,7 @@ describe("GET /state", () => {
             paused: 0,
             pagesTotal: 4096,
             pagesFree: count,
+            deferred: 0,
             pagesCached: count,
             statesTotal: 0,
             statesFree: 0,

@@ -79,6 +79,14 @@ test("conversations go on with the server's own answers, and lengths as ShareGPT
   expect(plotsIn(drawn).map(({ title }) => title)).toContain("Time between tokens");
 }, 60_000);
 
+test.each([
+  [["--dataset", "none"], 'There is no dataset "none"; there are fixed, sharegpt, conversations.'],
+  [["--machine", "--html", file("x.html")], "--html is for loads; --machine writes --json alone."],
+])("bench %j is refused", async (options, sentence) => {
+  const program = Program.bunting(["bench", "--url", server.origin, ...options]);
+  expect([await program.exitCode(), program.errors.trim()]).toEqual([1, sentence]);
+});
+
 test("simulate draws a line for each policy", async () => {
   const html = file("simulation.html");
   const options = ["--workload", "tools", "--requests", "20", "--devices", "1xa100", "--html", html];

@@ -169,10 +169,11 @@ test("a refused request has one span with its error, one without a known key has
 });
 
 test("a request that its client cancels ends as cancelled, without an error", async () => {
-  start({ stepMs: 10 });
+  start({ stepMs: 20 });
   const leaving = new AbortController();
   const init = { signal: leaving.signal, ...within("01") };
-  const response = await post(server, "/v1/chat/completions", chatBody("Hello?", { stream: true }), init);
+  const body = chatBody("Hello?", { stream: true, max_tokens: 5000, ignore_eos: true });
+  const response = await post(server, "/v1/chat/completions", body, init);
   await response.body!.getReader().read();
   leaving.abort();
   const whole = (await sent())["chat demo"]!;

@@ -1,6 +1,6 @@
 /** Values by field that ask for something other than the default. */
 export const requestFields: Readonly<Record<string, readonly unknown[]>> = {
-  ...{ temperature: [0, 0.5, 2], top_p: [0, 0.5], top_k: [1, 40], min_p: [0.5], seed: [7] },
+  ...{ temperature: [0, 0.5, 2, 4], top_p: [0, 0.5], top_k: [1, 40], min_p: [0.5], seed: [7] },
   ...{ repetition_penalty: [1.1], repeat_penalty: [1.3], presence_penalty: [1], frequency_penalty: [-1] },
   ...{ logit_bias: [{ "5": 1 }], allowed_token_ids: [[1, 2]], bad_words: [["bad"]] },
   ...{

@@ -1,4 +1,4 @@
-/** Models that draw by rote, with heads that know what comes. */
+/** Models that draw by rote, with heads or draft models that know what comes. */
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { openModelFolder } from "../../model/folder.ts";
 import { TensorKind } from "../../model/tensor-kinds.ts";
@@ -10,12 +10,11 @@ export function nextByRote(token: number, vocab: number): number {
 }
 
 /**
- * Changes the weights of a folder with a head, in bf16: layers add nothing to the embedding, the vocabulary
- * projection knows by rote which token follows the embedded one, and the head passes on the embedding. `peak`
- * scales the logits.
+ * Changes the weights of a folder, in bf16: layers add nothing to the embedding, the vocabulary projection knows
+ * by rote which token follows the embedded one, and a head passes on the embedding. `peak` scales the logits.
  */
 export function learnByRote(folder: string, peak: number): void {
-  const { config, tensors } = openModelFolder(folder, null, "required");
+  const { config, tensors } = openModelFolder(folder, null, "offered");
   const { vocab, hidden } = config.shape;
   const one = (kind: number): ModelTensor => tensors.find(({ tensor }) => tensor === kind)!;
   const silent: readonly number[] = [
@@ -34,8 +33,9 @@ export function learnByRote(folder: string, peak: number): void {
     );
   }
   write(one(TensorKind.lmHead), projection);
+  if (config.shape.head === undefined) return;
   const passed = new Float32Array(2 * hidden * hidden);
-  const first = config.shape.head!.isHiddenFirst ? hidden : 0;
+  const first = config.shape.head.isHiddenFirst ? hidden : 0;
   for (let i = 0; i < hidden; i++) passed[i * 2 * hidden + first + i] = 1;
   write(one(TensorKind.headProjection), passed);
 }

@@ -126,7 +126,8 @@ void bench(std::vector<int32_t> const& tokens_of) {
   bunting_engine_limits limits{};
   limits.threads = 1, limits.pages = kContext / kPageTokens, limits.page_tokens = kPageTokens;
   limits.step_tokens_max = kContext, limits.step_chunks_max = limits.step_draws_max = 1, limits.states = 1;
-  Forward forward(model, limits);
+  ThreadPool pool(limits.threads, ThreadPool::Cores::own);
+  Forward forward(model, limits, pool);
   std::vector<uint32_t> result(64);
   std::printf("Qwen3.5-0.8B, int8, %s, 1 thread\n", model.kernels().name);
   std::printf("%7s %12s %28s %10s\n", "tokens", "step", "conv gates scan output", "share");

@@ -148,7 +148,7 @@ TEST(cuda_cublaslt_multiplies_for_an_engine_that_was_asked_to) {
   std::vector<float> const want = run_step(own.get(), steps[0]).logits;
   CHECK(furthest(want, run_step(theirs.get(), steps[0]).logits) > 0.1f, "it is not used");
   bunting_engine* none = nullptr;
-  CHECK(bunting_engine_open(model.get(), &limits, nullptr, &none) == BUNTING_INVALID &&
+  CHECK(bunting_engine_open(model.get(), nullptr, &limits, nullptr, &none) == BUNTING_INVALID &&
             contains(bunting_last_error(), "is not used: it makes"),
         "%s", bunting_last_error());
   unsetenv("BUNTING_CUBLASLT");

@@ -21,7 +21,7 @@ EnginePointer open_on(int32_t device, bunting_model const* model) {
   limits.device_count = 1;
   limits.devices[0] = device;
   bunting_engine* engine = nullptr;
-  bunting_engine_open(model, &limits, nullptr, &engine);
+  bunting_engine_open(model, nullptr, &limits, nullptr, &engine);
   return EnginePointer(engine);
 }
 

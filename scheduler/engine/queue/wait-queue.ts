@@ -38,6 +38,11 @@ export class WaitQueue {
     return this.#order.size + this.#pending.size + this.#returning.size;
   }
 
+  /** Sequences that wait for a prefix which another one computes or loads. */
+  get deferred(): number {
+    return this.#pending.size;
+  }
+
   /** Number of offline sequences among them. */
   get offlineSize(): number {
     return this.#offlineSize;

@@ -17,7 +17,7 @@ export interface DraftPrices {
 /** Least gain of drafts, as a share of the pace without any. */
 const GAIN = 0.01;
 /** Most by which a step may become longer, as a share, beside a stream that draws one token in it. */
-const NOTICED = 0.25;
+export const NOTICED = 0.25;
 /** Most rows of a step that are weighed one by one. */
 const ROWS_MAX = 128;
 

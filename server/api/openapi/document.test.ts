@@ -131,5 +131,5 @@ describe.each(bodies.map((row) => [row.name, row] as const))("%s", (_, { body, s
       }),
       runs(100),
     );
-  });
+  }, 120_000);
 });

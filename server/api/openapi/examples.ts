@@ -13,6 +13,7 @@ const drawings: readonly Body[] = [
     bad_words: ["never"],
   },
   { max_output_tokens: 64, allowed_token_ids: [42], stop_token_ids: [2] },
+  { temperature: 4, min_p: 0.1 },
   { n_predict: 64, samplers: ["penalties", "top_k", "top_p", "min_p", "temperature"] },
 ];
 
@@ -252,6 +253,12 @@ const tests: readonly Body[] = [
   { passes: [{ regex: "yes" }] },
 ];
 const outputs = { answer: { variable: "answer", transforms: ["strip"], temperature: 0, max_tokens: 16 } };
+/** Ways to draw that programs know. */
+const drawn = generating({}, [
+  ...["max_completion_tokens", "max_output_tokens", "n_predict", "stop_sequences"],
+  ...["session_id", "prompt_cache_key"],
+  ...["grammar", "ebnf", "json_schema", "regex"],
+]);
 export const programCalls: readonly Body[] = [
   {
     name: "ask",
@@ -279,10 +286,9 @@ export const programCalls: readonly Body[] = [
     count: 4,
     output: `repeated-${index}`,
   })),
-  ...generating({ prompt: "{{question}}" }, [
-    ...["max_completion_tokens", "max_output_tokens", "n_predict"],
-    ...["session_id", "prompt_cache_key"],
-    ...["grammar", "ebnf", "json_schema", "regex"],
-    "stop_sequences",
-  ]).map((call, index) => ({ ...call, output: `drawn-${index}` })),
+  ...drawn.map((call, index) => ({ prompt: "{{question}}", ...call, output: `drawn-${index}` })),
+  {
+    prompt: drawn.map((_, index) => `{{held-${index}}}`).join(" "),
+    outputs: Object.fromEntries(drawn.map((own, index) => [`held-${index}`, own])),
+  },
 ];

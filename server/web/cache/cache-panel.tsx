@@ -3,6 +3,8 @@ import type { VNode } from "preact";
 import { NeedsOperator } from "../needs-operator.tsx";
 import { Panel } from "../panel.tsx";
 import { caches, server } from "../store.ts";
+import { Evictions } from "./evictions.tsx";
+import { Hits } from "./hits.tsx";
 import { Icicle, type IcicleProps, wordsOf } from "./icicle.tsx";
 import type { TreeNode } from "./tree.ts";
 
@@ -13,7 +15,7 @@ const looked = signal<TreeNode | null>(null);
 
 /** Prefix cache of an engine as a tree. */
 export function CachePanel(): VNode {
-  const known = caches.value;
+  const { caches: known, keys } = caches.value;
   const cache = known[engine.value] ?? null;
   return (
     <Panel name="cache">
@@ -67,6 +69,8 @@ export function CachePanel(): VNode {
           )}
         </section>
       )}
+      {cache !== null && cache.evictions.length > 0 && <Evictions evictions={cache.evictions} />}
+      {keys.length > 0 && <Hits keys={keys} />}
     </Panel>
   );
 }

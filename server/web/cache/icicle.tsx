@@ -1,6 +1,6 @@
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
-import type { CacheSnapshot } from "../../../scheduler/cache/cache-snapshot.ts";
+import type { CacheNow } from "../../http/state-events.ts";
 import { type Box, boxesOf, type TreeNode, treeOf } from "./tree.ts";
 
 /** Units of the drawing's width, and of a level's height. */
@@ -12,7 +12,7 @@ const REACHED = 12;
 
 export interface IcicleProps {
   readonly name: string;
-  readonly cache: CacheSnapshot;
+  readonly cache: CacheNow;
   readonly colour: "age" | "reads";
   /** Node that fills the width; 0: all. */
   readonly zoomed: number;

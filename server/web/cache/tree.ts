@@ -1,6 +1,6 @@
 /** Layout of a prefix cache as an icicle. */
 import { type HierarchyRectangularNode, hierarchy, partition } from "d3-hierarchy";
-import type { CacheSnapshot } from "../../../scheduler/cache/cache-snapshot.ts";
+import type { CacheNow } from "../../http/state-events.ts";
 
 /** Node of the prefix tree. */
 export interface TreeNode {
@@ -21,7 +21,7 @@ export interface TreeNode {
 export type Box = HierarchyRectangularNode<TreeNode>;
 
 /** The cache's trees below one root, whose id is 0. */
-export function treeOf({ nodes, pagesTotal }: CacheSnapshot): TreeNode {
+export function treeOf({ nodes, pagesTotal }: CacheNow): TreeNode {
   const root: TreeNode = {
     id: 0,
     start: 0,
