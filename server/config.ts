@@ -434,6 +434,10 @@ export const serverSettings = Object.freeze({
       "Send a trace of each request to this OpenTelemetry collector, such as http://localhost:4318 (OTLP over HTTP); no text of prompts or answers.",
     parse: parseHttpUrl,
   }),
+  showCachedText: flag({
+    sentence:
+      "Let an operator's key read the first words of cached prefixes, of all keys, on the page's Cache tab; without it the page counts tokens alone.",
+  }),
   record: optional({
     placeholder: "file",
     defaultText: "off",

@@ -111,13 +111,17 @@ export function endTokensOf({ config, eosTokens }: ModelFolder, tokenizer: Token
 /** Sources of drafts by choice; "head" stands for drafts of the device, where it makes some. */
 const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head", draft: "head" } as const;
 
+/** Tokens of a cached node whose text an operator may see. */
+const TEXT_TOKENS = 64;
+
 /** Engines with their telemetry. */
 export interface WatchedEngines {
   readonly engines: RunningEngines;
   readonly telemetry: Telemetry;
   readonly placements: PlacementLog;
   readonly activity: ActivityLog;
-  readonly inspect: RunningEngines["inspect"];
+  /** Asks the engines for snapshots of their prefix caches, with texts if the settings allow. */
+  readonly inspect: (nodesMax: number) => void;
 }
 
 /**
@@ -144,7 +148,9 @@ export async function startWatchedEngines(
       const telemetry = telemetryFor(engines);
       const placements = new PlacementLog();
       const activity = new ActivityLog(engines.specs.length, config.tbtMs > 0 ? config.tbtMs : null);
-      watched.resolve({ engines, telemetry, placements, activity, inspect: engines.inspect });
+      const inspect = (nodesMax: number) =>
+        engines.inspect(nodesMax, config.showCachedText ? TEXT_TOKENS : 0);
+      watched.resolve({ engines, telemetry, placements, activity, inspect });
       return {
         onReport: (engine, report) => {
           telemetry.observeStep(engine, report.load);

@@ -79,6 +79,7 @@ export async function startSeveral(
 ): Promise<RunningServer> {
   const lifecycle = new Lifecycle("loading");
   const opening = severalOpening(config, settings, events, lifecycle);
+  await opening.guarded();
   const keys = await opening.keys();
   const predecessor = await opening.predecessor();
   const memoryBytes = await opening.memoryBytes();
@@ -179,7 +180,7 @@ export async function startSeveral(
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
     inspect: (nodesMax) => {
-      for (const { engines } of set.loaded()) engines.inspect(nodesMax);
+      for (const { engines } of set.loaded()) engines.inspect(nodesMax, 0);
     },
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     keyUse: (tenant) => ledger.rows(tenant, 1),

@@ -120,6 +120,8 @@ export interface StartTimes {
 export interface InspectMessage {
   readonly kind: "inspect";
   readonly nodesMax: number;
+  /** Tokens of each node that the snapshot has; 0: none. */
+  readonly textTokens: number;
 }
 
 /** Messages from a worker. */

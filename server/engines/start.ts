@@ -81,8 +81,8 @@ export interface RunningEngines {
   readonly packedNote: string | null;
   /** Parts of the first engine's start. */
   readonly startTimes: StartTimes;
-  /** Asks every engine for a snapshot of its prefix cache (`onCache`). */
-  inspect(nodesMax: number): void;
+  /** Asks every engine for a snapshot of its prefix cache (`onCache`), with up to `textTokens` tokens of each node. */
+  inspect(nodesMax: number, textTokens: number): void;
   /** Stops every engine after its current step and drops running sequences. Idempotent. */
   close(): Promise<void>;
 }
@@ -164,8 +164,8 @@ class Engines {
       specs: started.map(({ ready }) => ready.spec),
       packedNote: this.#model?.packedNote ?? null,
       startTimes: first.ready.times,
-      inspect: (nodesMax) => {
-        for (const supervisor of this.#supervisors) supervisor.inspect(nodesMax);
+      inspect: (nodesMax, textTokens) => {
+        for (const supervisor of this.#supervisors) supervisor.inspect(nodesMax, textTokens);
       },
       close: () => this.close(),
     };

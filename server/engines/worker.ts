@@ -71,7 +71,8 @@ function runEngine(start: EngineStart, tier: EngineTier | null): void {
         const message = received.message as PackedMessage | InspectMessage;
         if (message.kind !== "inspect") return unpacked(message);
         const { engine } = host;
-        if (engine !== null) tell({ kind: "cache", snapshot: engine.snapshotCache(message.nodesMax) });
+        const { nodesMax, textTokens } = message;
+        if (engine !== null) tell({ kind: "cache", snapshot: engine.snapshotCache(nodesMax, textTokens) });
       }
     },
     report: (report, learnt) => {

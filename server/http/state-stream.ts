@@ -265,14 +265,14 @@ function hitsOf(rows: readonly UsageRow[]): readonly KeyHits[] {
 }
 
 /** The cache without its keys, which hold cache salts. */
-function cacheNow(cache: CacheSnapshot): CacheNow {
+function cacheNow({ beginnings, ...cache }: CacheSnapshot): CacheNow {
   const evictions = cache.evictions.map(({ of, by, ...one }) => ({
     ...one,
     of: keyName(tenantOf(of)),
     by: keyName(tenantOf(by)),
     isOwn: of === by,
   }));
-  return { ...cache, evictions };
+  return { ...cache, evictions, showsText: beginnings !== null };
 }
 
 /** Tenant in a cache key of an adapter, a tenant and a salt; "" if it names none. */

@@ -50,6 +50,11 @@ export const serverOperations: Operations = {
     body: { read: readChanges, examples: [{ engines: 2 }, { engines: 1, tbt_ms: 100 }] },
     answer: json(answers.whatIf),
   },
+  "GET /v1/cache/text": {
+    summary: "Tells the first words of a node of a prefix cache",
+    query: { engine: count, node: count },
+    answer: json(shape({ object: oneOf("cache.text"), engine: count, node: count, text, is_whole: flag })),
+  },
   "GET /v1/usage": {
     summary: "Tells the use of keys by day",
     query: { days: { ...count, minimum: 1 } },
