@@ -65,10 +65,8 @@ export class Parts {
 /** Adds the parts that come before any model. */
 export function addFirstParts(parts: Parts, config: Config) {
   return {
-    keys: parts.add(() => {
-      expectGuarded(config);
-      return openKeys(config);
-    }),
+    guarded: parts.add(() => expectGuarded(config)),
+    keys: parts.add(() => openKeys(config)),
     predecessor: parts.add(
       async () => (config.takeOver ? await findPredecessor(config) : null),
       (predecessor) => predecessor?.leave(),
@@ -119,7 +117,7 @@ export function openingOf(
   lifecycle: Lifecycle,
 ) {
   const parts = new Parts();
-  const { keys, predecessor } = addFirstParts(parts, config);
+  const { guarded, keys, predecessor } = addFirstParts(parts, config);
   const prepared = parts.add(
     async () =>
       await prepare(config, dir ?? (await demoModelFolder()), (plan) => {
@@ -144,6 +142,7 @@ export function openingOf(
   const facts = parts.add(async () => factsFor(config, await prepared(), await text()));
   return {
     parts,
+    guarded,
     keys,
     predecessor,
     prepared,

@@ -50,7 +50,7 @@ export function severalOpening(
   lifecycle: Lifecycle,
 ) {
   const parts = new Parts();
-  const { keys, predecessor } = addFirstParts(parts, config);
+  const { guarded, keys, predecessor } = addFirstParts(parts, config);
   const memoryBytes = parts.add(async () => (config.memory > 0 ? config.memory : await freeBytes(config)));
   const models = parts.add(
     async () => {
@@ -82,7 +82,7 @@ export function severalOpening(
   );
   const front = addFront(parts, config, lifecycle, predecessor, () => JOBS_NAME);
   const accounts = addAccounts(parts, config, keys);
-  return { parts, keys, predecessor, memoryBytes, models, ...front, ...accounts };
+  return { parts, guarded, keys, predecessor, memoryBytes, models, ...front, ...accounts };
 }
 
 /** Memory for all models by default: free memory less the reserve; on GPUs that of the fullest one. */

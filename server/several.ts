@@ -79,6 +79,7 @@ export async function startSeveral(
 ): Promise<RunningServer> {
   const lifecycle = new Lifecycle("loading");
   const opening = severalOpening(config, settings, events, lifecycle);
+  await opening.guarded();
   const keys = await opening.keys();
   const predecessor = await opening.predecessor();
   const memoryBytes = await opening.memoryBytes();

@@ -43,6 +43,7 @@ export async function startServer(
   if (models.length > 0) return await startSeveral(config, models, events);
   const lifecycle = new Lifecycle("loading");
   const opening = openingOf(config, dir, events, lifecycle);
+  await opening.guarded();
   const keys = await opening.keys();
   const predecessor = await opening.predecessor();
   const prepared = await opening.prepared();

@@ -12,6 +12,7 @@ import { ESTIMATE_TOKENS, estimateSpeed, type SpeedEstimate } from "../machine/e
 import {
   type AttentionShare,
   type Ceilings,
+  disturbingLoad,
   type KernelShare,
   type MatrixShare,
   ProcessorMeter,
@@ -35,6 +36,8 @@ export interface MachineReport {
   readonly cores: number;
   readonly threads: number;
   readonly instructionSet: Isa;
+  /** Threads that other programs kept busy, if the rates suffer from them; else null. */
+  readonly otherLoad: number | null;
   readonly ceilings: {
     readonly readBytesPerSecond: number;
     readonly f32OperationsPerSecond: number;
@@ -68,7 +71,9 @@ export async function benchMachine(options: MachineOptions): Promise<number> {
   const threads = chooseThreads(options, machine);
   const usable = isaNames[Math.min(isaNames.indexOf(machine.isaBest), isaNames.indexOf(machine.isaBuilt))]!;
   const instructionSet = options.isa === "auto" ? usable : options.isa;
+  const otherLoad = disturbingLoad(machine.cores);
   console.log(`${machine.processor}: ${threads} threads, ${instructionSet}\n`);
+  if (otherLoad !== null) console.log(`${busyText(otherLoad)}\n`);
   const meter = new ProcessorMeter(library, options.isa, threads);
   try {
     const ceilings = meter.ceilings(CEILING_MS, CEILING_TRIES);
@@ -113,6 +118,7 @@ export async function benchMachine(options: MachineOptions): Promise<number> {
       cores: machine.cores,
       threads,
       instructionSet,
+      otherLoad,
       ceilings: {
         readBytesPerSecond: read,
         f32OperationsPerSecond: f32,
@@ -131,6 +137,11 @@ export async function benchMachine(options: MachineOptions): Promise<number> {
   } finally {
     meter.close();
   }
+}
+
+/** Sentence about a busy machine. */
+export function busyText(load: number): string {
+  return `Other programs keep the processor busy (load ${load.toFixed(1)}), so the figures are too low.`;
 }
 
 function ceilingLines({ read, f32, bf16, int8 }: Ceilings): string {

@@ -22,7 +22,7 @@ import { type ModelSpeed, measureSpeed } from "../machine/model-speed.ts";
 import { modelsOf } from "../models/model-settings.ts";
 import { openingOf } from "../opening.ts";
 import type { PlannedModel } from "../running-server.ts";
-import { severalOpening } from "../several-opening.ts";
+import { JOBS_NAME, severalOpening } from "../several-opening.ts";
 import { version } from "../version.ts";
 import { localModelPath, namedAsWritten } from "./model-argument.ts";
 import { describeDraft, describeEngines, describeNumbers } from "./serve.ts";
@@ -186,7 +186,8 @@ async function reportOf(
     model: plan === null ? null : plannedOne(plan),
     models,
     speed: speed === null ? null : speedReport(speed),
-    jobsFolder: config === null ? null : jobsFolderOf(config, plan),
+    jobsFolder:
+      config === null ? null : jobsFolderOf(config, plan?.names[0] ?? (models.length > 0 ? JOBS_NAME : null)),
     address: { host: config?.host ?? "", port: config?.port ?? 0, isFree },
   };
 }
@@ -244,10 +245,11 @@ function speedReport({ ceilings, ...speed }: ModelSpeed): SpeedReport {
   };
 }
 
-function jobsFolderOf(config: Config, plan: ServingPlan | null): string | null {
+/** `name`: that of the default folder; null if it is not known. */
+function jobsFolderOf(config: Config, name: string | null): string | null {
   const { data } = config;
   if (typeof data === "object") return data.folder;
-  return plan === null ? null : modelFolder(config, plan.names[0]!);
+  return name === null ? null : modelFolder(config, name);
 }
 
 /** Use of GPUs, or the reason for none. */

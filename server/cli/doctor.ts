@@ -13,7 +13,7 @@ import {
   serverSettings,
   type Values,
 } from "../config.ts";
-import { rateText } from "./bench-machine.ts";
+import { busyText, rateText } from "./bench-machine.ts";
 import { type DoctorReport, examine, type IsaState, refusedReport } from "./doctor-report.ts";
 import type { OptionList } from "./options.ts";
 import { table } from "./table.ts";
@@ -158,5 +158,6 @@ function speedLines(speed: NonNullable<DoctorReport["speed"]>): string[] {
   return lines("speed", [
     `one stream: about ${rateText(streamTokensPerSecond)} tokens/s, ${LIMITS[streamLimit]}; prompts: about ${rateText(promptTokensPerSecond)} tokens/s, ${LIMITS[promptLimit]}`,
     `estimated from ${giga(speed.readBytesPerSecond)} GB/s, ${giga(speed.int8OperationsPerSecond)} GOP/s in int8 and ${giga(speed.bf16OperationsPerSecond)} GFLOP/s in bf16 of ${speed.threads} threads, measured just now; norms, sampling and other requests come on top`,
+    ...(speed.otherLoad === null ? [] : [busyText(speed.otherLoad)]),
   ]);
 }

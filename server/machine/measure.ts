@@ -1,5 +1,6 @@
 /** Measures what this machine can do at most, and how much of it kernels reach. */
 
+import { loadavg } from "node:os";
 import type { CeilingName, Isa, KernelRates, MeterHandle, NativeLibrary } from "../../gpu/native.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
 
@@ -44,6 +45,12 @@ const DEPTH = 4096;
 /** Ceiling of the arithmetic with matrices of a format. */
 export function ceilingOf(format: number): CeilingName {
   return format === matrixFormats.plain ? "bf16" : "int8";
+}
+
+/** Mean number of threads that other programs kept busy in the last minute, if they are so many that rates suffer; else null. */
+export function disturbingLoad(cores: number): number | null {
+  const load = loadavg()[0]!;
+  return load > cores / 2 ? load : null;
 }
 
 /** Meter of the processor; a caller closes it. */

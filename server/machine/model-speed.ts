@@ -4,11 +4,13 @@ import { NativeError, type NativeLibrary } from "../../gpu/native.ts";
 import { workOf } from "../../model/work.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import { ESTIMATE_TOKENS, estimateSpeed, type SpeedEstimate } from "./estimate.ts";
-import { type Ceilings, ProcessorMeter } from "./measure.ts";
+import { type Ceilings, disturbingLoad, ProcessorMeter } from "./measure.ts";
 
 export interface ModelSpeed extends SpeedEstimate {
   readonly threads: number;
   readonly ceilings: Ceilings;
+  /** Threads that other programs kept busy, if the rates suffer from them; else null. */
+  readonly otherLoad: number | null;
 }
 
 const MS = 150;
@@ -27,6 +29,7 @@ export function measureSpeed(library: NativeLibrary, plan: ServingPlan): ModelSp
   for (const one of work.matrices) numbers.set(one.format, (numbers.get(one.format) ?? 0) + one.numbers);
   const formats = [...numbers].sort(([, a], [, b]) => b - a).map(([format]) => format);
   const { threads } = compute;
+  const otherLoad = disturbingLoad(plan.machine.cores);
   let meter: ProcessorMeter;
   try {
     meter = new ProcessorMeter(library, "auto", threads);
@@ -42,7 +45,7 @@ export function measureSpeed(library: NativeLibrary, plan: ServingPlan): ModelSp
     const attention = [ESTIMATE_TOKENS, 1].map((tokens) =>
       meter.attention(ceilings, Math.min(64, tokens), ESTIMATE_TOKENS, MS),
     );
-    return { threads, ceilings, ...estimateSpeed(work, { ceilings, matrices, attention }) };
+    return { threads, ceilings, otherLoad, ...estimateSpeed(work, { ceilings, matrices, attention }) };
   } finally {
     meter.close();
   }

@@ -81,6 +81,7 @@ test("--help fits 80 columns where no terminal is, in groups", async () => {
     "doctor",
     "bench",
     "simulate",
+    "top",
     "why",
   ]);
   const all = [main, ...(await Promise.all(commands.map((name) => helpOf(name))))];

@@ -120,6 +120,8 @@ describe("what cannot work is refused in one sentence, which doctor knows", () =
       ["--speculate", "mtp", "--device", "cpu"],
       /^--speculate mtp: the model has no whole head/,
     ],
+    ["a draft model that is not there", ["--draft-model", empty, "--device", "cpu"], /no-model/],
+    ["a draft model of a simulated device", ["--draft-model", demoFolder, ...simulated], /^--draft-model/],
     ["a folder that is a file", [...simulated, "--data", file], /a-file/],
     [
       "use that cannot be kept",
