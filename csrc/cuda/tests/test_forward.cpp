@@ -105,11 +105,12 @@ std::vector<float> a_few_steps(Gpu& gpu) {
 // CPU engine with its own copy of the same weights.
 struct Cpu {
   Model model;
+  ThreadPool pool{tiny_limits().threads};
   std::optional<Forward> forward;
 
   Cpu(Gpu const& gpu, bunting_model_shape const& shape) : model(shape) {
     load(gpu.file, model);
-    forward.emplace(model, gpu.limits);
+    forward.emplace(model, gpu.limits, pool);
   }
 
   std::vector<float> run(Gpu& gpu, StepSpec const& step) {
