@@ -4,6 +4,8 @@
  * so that the second time finds its pages on disk alone. Percentiles of the gaps, and bytes written and read.
  *
  *   npx bun benchmarks/disk-streams.ts [--mib 2048] [--streams 6] [--words 200] [--rounds 1]
+ *
+ * `--host` gives the GiB of the host's memory that keep the pages of a GPU (`--device cuda:0`), in place of a disk.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -19,6 +21,8 @@ const { values } = parseArgs({
     streams: { type: "string", default: "6" },
     words: { type: "string", default: "200" },
     rounds: { type: "string", default: "1" },
+    device: { type: "string", default: "cpu" },
+    host: { type: "string" },
   },
 });
 const wanted = Number(values.mib) * 2 ** 20;
@@ -63,7 +67,10 @@ async function readStreams(url: string, gapsMs: number[], signal: AbortSignal): 
 
 async function bytesOf(url: string, event: string): Promise<number> {
   const metrics = await (await fetch(`${url}/metrics`)).text();
-  const count = new RegExp(`^bunting_kv_disk_total\\{.*event="${event}".*\\} (\\d+)`, "m").exec(metrics)?.[1];
+  const count = new RegExp(
+    `^bunting_kv_${values.host === undefined ? "disk" : "host"}_total\\{.*event="${event}".*\\} (\\d+)`,
+    "m",
+  ).exec(metrics)?.[1];
   return Number(count ?? 0) * PAGE_BYTES;
 }
 
@@ -73,7 +80,7 @@ async function measure(args: readonly string[], prompts: number | null): Promise
   const text = () =>
     Array.from({ length: Number(values.words) }, () => `w${Math.floor(random.unit() * 1e6)}`);
   const command = [process.execPath, "server/main.ts", "serve", "--kv-cache-gib", "0.05", ...args];
-  const { target, stop } = await startServer([...command, "--device", "cpu"], process.cwd());
+  const { target, stop } = await startServer([...command, "--device", values.device], process.cwd());
   const { url } = target;
   const stopping = new AbortController();
   const gapsMs: number[] = [];
@@ -102,14 +109,18 @@ async function measure(args: readonly string[], prompts: number | null): Promise
 function print(name: string, { gapsMs }: Measured): void {
   const sorted = gapsMs.toSorted((a, b) => a - b);
   const at = (share: number): string => sorted[Math.floor(share * (sorted.length - 1))]!.toFixed(1);
+  if (values.host !== undefined)
+    console.log(JSON.stringify({ streams: name, p50_ms: Number(at(0.5)), p99_ms: Number(at(0.99)) }));
   console.log(`${name}: p50 ${at(0.5)} ms, p90 ${at(0.9)} ms, p99 ${at(0.99)} ms of ${gapsMs.length} gaps`);
 }
 
 for (let round = 0; round < Number(values.rounds); round++) {
   const data = mkdtempSync(join(tmpdir(), "bunting-disk-streams-"));
   try {
-    const on = await measure(["--kv-disk", "8", "--data", data], null);
-    print("with a disk", on);
+    const { host } = values;
+    const tier = host === undefined ? ["--kv-disk", "8", "--data", data] : ["--kv-host", host];
+    const on = await measure(tier, null);
+    print(host === undefined ? "with a disk" : "with host memory", on);
     print("without", await measure(["--kv-disk", "0"], on.prompts));
   } finally {
     rmSync(data, { recursive: true });

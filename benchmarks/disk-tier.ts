@@ -1,11 +1,12 @@
 /**
- * First tokens with and without a tier on disk, in virtual time: Mooncake's conversations and agents on the
+ * First tokens with and without a tier on disk, in the host's memory, or in both, in virtual time: Mooncake's conversations and agents on the
  * measured A100, whose memory holds a tenth of the pages that the calls write. The bound is a device whose
  * memory holds them all.
  *
  *   bun benchmarks/disk-tier.ts [--only agents] [--rate 0.35] [--calls 1000] [--share 0.1] [--device a6000] [--json]
  *
- * `--gigabytes` is the disk's speed per second, `--copies` that of the copies off the device.
+ * `--gigabytes` is the disk's speed per second, `--copies` that of the copies off the device. `--pcie` is the speed of
+ * copies to and from the host's memory, each direction for itself, and `--host` the share of the pages that it holds.
  */
 
 import { parseArgs } from "node:util";
@@ -15,6 +16,7 @@ import { openProfile, type ProfileName } from "../scheduler/cost/profiles.ts";
 import { ours } from "../scheduler/policies.ts";
 import { openWorkload, tracesFolder } from "../server/cli/simulate/traces.ts";
 import type { SimulationReport } from "../simulation/report.ts";
+import type { HostSetup } from "../simulation/simulated-places.ts";
 import type { TierSetup } from "../simulation/simulated-tier.ts";
 import { simulate } from "../simulation/simulator.ts";
 import type { Arrival, Workload } from "../simulation/workload.ts";
@@ -28,6 +30,8 @@ const { values } = parseArgs({
     share: { type: "string", default: "0.1" },
     device: { type: "string", default: "a100" },
     copies: { type: "string", default: "200" },
+    pcie: { type: "string", default: "25" },
+    host: { type: "string", default: "0.3" },
     json: { type: "boolean" },
   },
 });
@@ -56,6 +60,17 @@ const disk: TierSetup = {
   seed: SEED,
 };
 
+/** Copies of pages on the host are begun by the engine's thread, and go on beside it. */
+const hostOf = (places: number): HostSetup => ({
+  pageBytes: PAGE_BYTES,
+  pageTokens: PAGE_TOKENS,
+  places,
+  bytesPerMs: Number(values.pcie) * 1e6,
+  latencyMs: 0.2,
+  beginMs: 0.005,
+  sendingMax: 64,
+});
+
 /** A workload that notes the hashes of all pages of its prompts. */
 function noting(workload: Workload, pages: Set<number>): Workload {
   const noted = (arrival: Arrival | null): Arrival | null => {
@@ -74,11 +89,16 @@ function noting(workload: Workload, pages: Set<number>): Workload {
   };
 }
 
-function run(workload: Workload, pages: number, tier: TierSetup | null): SimulationReport {
+function run(
+  workload: Workload,
+  pages: number,
+  tier: TierSetup | null,
+  host: HostSetup | null = null,
+): SimulationReport {
   const { profile, spec } = openProfile(values.device as ProfileName, {
     spec: { pages, contextMax: 131_072 },
   });
-  const devices = [{ profile, spec, ...(tier === null ? {} : { tier }) }];
+  const devices = [{ profile, spec, ...(tier === null ? {} : { tier }), ...(host === null ? {} : { host }) }];
   const report = simulate({ workload, policy: ours(), devices, seed: SEED });
   const answered = report.calls.filter(({ firstMs }) => firstMs !== null).length;
   if (answered < 0.9 * report.calls.length)
@@ -135,6 +155,9 @@ for (const [name, { calls, rate }] of Object.entries(loads)) {
   const pages = Math.ceil(Number(values.share) * written.size);
   rows.push(rowOf(name, "without", pages, run(make(), pages, null)));
   rows.push(rowOf(name, "disk", pages, run(make(), pages, disk)));
+  const host = hostOf(Math.ceil(Number(values.host) * written.size));
+  rows.push(rowOf(name, "host", pages, run(make(), pages, null, host)));
+  rows.push(rowOf(name, "host, disk", pages, run(make(), pages, disk, host)));
   rows.push(rowOf(name, "bound", written.size, whole));
 }
 

@@ -190,6 +190,21 @@ export interface NativeLibrary {
   /** Copy a part of a state slot, from byte `offset` on. */
   readState(engine: EngineHandle, slot: number, offset: number, bytes: Uint8Array): void;
   writeState(engine: EngineHandle, slot: number, offset: number, bytes: Uint8Array): void;
+  /** Opens places of a page's size in pinned memory of the host, for pages and pieces of states that leave a GPU. */
+  openPlaces(engine: EngineHandle, count: number): void;
+  /**
+   * Queue copies to places, and return at once. A step that writes a page or slot waits for its copy. `waitSent` returns when
+   * all are there.
+   */
+  sendPages(engine: EngineHandle, pages: Int32Array, places: Int32Array): void;
+  sendState(engine: EngineHandle, slot: number, offset: number, size: number, place: number): void;
+  waitSent(engine: EngineHandle): void;
+  /** Copy back from places. */
+  fetchPages(engine: EngineHandle, pages: Int32Array, places: Int32Array): void;
+  fetchState(engine: EngineHandle, slot: number, offset: number, size: number, place: number): void;
+  /** Copy a place to `bytes`, and back. */
+  readPlace(engine: EngineHandle, place: number, bytes: Uint8Array): void;
+  writePlace(engine: EngineHandle, place: number, bytes: Uint8Array): void;
   /**
    * Starts a step. The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns.
    */
@@ -203,7 +218,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 23;
+const abiVersion = 24;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -263,6 +278,14 @@ const symbols = {
   bunting_engine_write_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
   bunting_engine_read_state: { args: ["ptr", "i32", "u64", "buffer", "buffer_length"], returns: "i32" },
   bunting_engine_write_state: { args: ["ptr", "i32", "u64", "buffer", "buffer_length"], returns: "i32" },
+  bunting_engine_open_places: { args: ["ptr", "i32"], returns: "i32" },
+  bunting_engine_send_pages: { args: ["ptr", "buffer", "buffer", "i32"], returns: "i32" },
+  bunting_engine_send_state: { args: ["ptr", "i32", "u64", "u64", "i32"], returns: "i32" },
+  bunting_engine_wait_sent: { args: ["ptr"], returns: "i32" },
+  bunting_engine_fetch_pages: { args: ["ptr", "buffer", "buffer", "i32"], returns: "i32" },
+  bunting_engine_fetch_state: { args: ["ptr", "i32", "u64", "u64", "i32"], returns: "i32" },
+  bunting_engine_read_place: { args: ["ptr", "i32", "buffer", "buffer_length"], returns: "i32" },
+  bunting_engine_write_place: { args: ["ptr", "i32", "buffer", "buffer_length"], returns: "i32" },
   bunting_step_start: { args: ["ptr", "buffer", "buffer_length", "buffer", "buffer_length"], returns: "i32" },
   bunting_step_wait: { args: ["ptr", "ptr"], returns: "i32" },
   bunting_engine_logits: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
@@ -398,6 +421,18 @@ export function openLibrary(path: string): NativeLibrary {
       check(c.bunting_engine_read_state(engine, slot, offset, bytes, bytes)),
     writeState: (engine, slot, offset, bytes) =>
       check(c.bunting_engine_write_state(engine, slot, offset, bytes, bytes)),
+    openPlaces: (engine, count) => check(c.bunting_engine_open_places(engine, count)),
+    sendPages: (engine, pages, places) =>
+      check(c.bunting_engine_send_pages(engine, pages, places, pages.length)),
+    sendState: (engine, slot, offset, size, place) =>
+      check(c.bunting_engine_send_state(engine, slot, offset, size, place)),
+    waitSent: (engine) => check(c.bunting_engine_wait_sent(engine)),
+    fetchPages: (engine, pages, places) =>
+      check(c.bunting_engine_fetch_pages(engine, pages, places, pages.length)),
+    fetchState: (engine, slot, offset, size, place) =>
+      check(c.bunting_engine_fetch_state(engine, slot, offset, size, place)),
+    readPlace: (engine, place, bytes) => check(c.bunting_engine_read_place(engine, place, bytes, bytes)),
+    writePlace: (engine, place, bytes) => check(c.bunting_engine_write_place(engine, place, bytes, bytes)),
     stepStart: (engine, block, result) => check(c.bunting_step_start(engine, block, block, result, result)),
     stepWait: (engine, way) => check(c.bunting_step_wait(engine, way === null ? null : ptr(way))),
     logits(engine, vocabSize) {

@@ -100,6 +100,8 @@ export interface StartedSequence {
   readonly matchedTokens?: number;
   /** Cached tokens that were loaded from the lower tier for it. Absent: none. */
   readonly tierTokens?: number;
+  /** Tokens among them from the host's memory. Absent: none. */
+  readonly hostTokens?: number;
 }
 
 /** Logprobs of the prompt tokens from `start` on. */
@@ -145,6 +147,8 @@ export interface EngineLoad {
   readonly tierFoundPagesTotal: number;
   readonly tierLoadedPagesTotal: number;
   readonly tierShortLoadsTotal: number;
+  /** Pages loaded that came from the host's memory. */
+  readonly tierHostPagesTotal: number;
   /** Steps after which a stream had waited longer than its TBT target. */
   readonly stepsOverTarget: number;
   /** Throughput decodes left out of a step, in total. */
@@ -172,6 +176,7 @@ const TOTALS = [
   "tierFoundPagesTotal",
   "tierLoadedPagesTotal",
   "tierShortLoadsTotal",
+  "tierHostPagesTotal",
   "stepsOverTarget",
   "skippedDecodesTotal",
   "draftsTotal",
@@ -216,6 +221,7 @@ export function idleLoad(spec: DeviceSpec): EngineLoad {
     tierFoundPagesTotal: 0,
     tierLoadedPagesTotal: 0,
     tierShortLoadsTotal: 0,
+    tierHostPagesTotal: 0,
     stepsOverTarget: 0,
     skippedDecodesTotal: 0,
     draftsTotal: 0,

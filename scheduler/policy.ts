@@ -83,8 +83,8 @@ export interface StepBaseline {
 }
 
 /**
- * Source of drafts: the sequences' own texts (draft/suffix.ts), the model's own head where the device has one
- * (draft/head.ts), both, none, or that of a baseline.
+ * Source of drafts: the sequences' own texts (draft/suffix.ts), the device where it drafts, by the model's own head or a
+ * draft model (draft/head.ts), both, none, or that of a baseline.
  */
 export type DraftPolicy = { readonly kind: "suffix" | "head" | "both" | "off" } | DraftBaseline;
 

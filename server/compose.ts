@@ -1,6 +1,7 @@
 /** Composition of the part of the server that answers requests: generator, programs, jobs, routes and HTTP app. */
 
 import type { ConstraintSource } from "../grammar/source.ts";
+import type { EngineId } from "../scheduler/core.ts";
 import type { Fleet } from "../scheduler/fleet/fleet.ts";
 import type { SessionPolicy } from "../scheduler/policy.ts";
 import { SessionKeeper } from "../scheduler/session/session-keeper.ts";
@@ -87,7 +88,8 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
     sessions: table,
     sessionPolicy: policy,
   } = parts;
-  const onOutcome = (outcome: CacheOutcome): void => telemetry.countCacheOutcome(outcome);
+  const onOutcome = (outcome: CacheOutcome, engine: EngineId): void =>
+    telemetry.countCacheOutcome(outcome, engine);
   const account = new CacheAccount(fleet, specs, onOutcome, table.history);
   const observer = telemetry.sessions;
   const keeper =
@@ -121,7 +123,8 @@ export function composeServer(parts: ServerParts): ComposedServer {
   });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
-  const whatIf = new WhatIf(parts.recording ?? null);
+  const workerUrl = new URL("./cli/simulate/recorded/worker.ts", import.meta.url).href;
+  const whatIf = new WhatIf(parts.recording == null ? null : { path: parts.recording, workerUrl });
   const table = [...routesOf({ ...served, jobs }), ...streamRoutes(streams), whatIf.route()];
   const routes = described(withResumableStreams(table, streams));
   const bodies = new BodyReader(limits, parts.json);

@@ -282,6 +282,15 @@ export const serverSettings = Object.freeze({
     max: 65536,
     sentence: "Memory for keys, values and recurrent states of all engines together.",
   }),
+  kvHost: decimal({
+    unit: "GiB",
+    default: 0,
+    defaultText: "none",
+    min: 0,
+    max: 65536,
+    sentence:
+      "Memory of the host, pinned, for KV pages that leave the GPUs; all engines of a model share it. GPUs only.",
+  }),
   kvDisk: setting<KvDiskChoice>({
     unit: "GiB",
     placeholder: "auto|number",
@@ -424,6 +433,10 @@ export const serverSettings = Object.freeze({
     sentence:
       "Send a trace of each request to this OpenTelemetry collector, such as http://localhost:4318 (OTLP over HTTP); no text of prompts or answers.",
     parse: parseHttpUrl,
+  }),
+  showCachedText: flag({
+    sentence:
+      "Let an operator's key read the first words of cached prefixes, of all keys, on the page's Cache tab; without it the page counts tokens alone.",
   }),
   record: optional({
     placeholder: "file",

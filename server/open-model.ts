@@ -111,13 +111,17 @@ export function endTokensOf({ config, eosTokens }: ModelFolder, tokenizer: Token
 /** Sources of drafts by choice; "head" stands for drafts of the device, where it makes some. */
 const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head", draft: "head" } as const;
 
+/** Tokens of a cached node whose text an operator may see. */
+const TEXT_TOKENS = 64;
+
 /** Engines with their telemetry. */
 export interface WatchedEngines {
   readonly engines: RunningEngines;
   readonly telemetry: Telemetry;
   readonly placements: PlacementLog;
   readonly activity: ActivityLog;
-  readonly inspect: RunningEngines["inspect"];
+  /** Asks the engines for snapshots of their prefix caches, with texts if the settings allow. */
+  readonly inspect: (nodesMax: number) => void;
 }
 
 /**
@@ -144,7 +148,9 @@ export async function startWatchedEngines(
       const telemetry = telemetryFor(engines);
       const placements = new PlacementLog();
       const activity = new ActivityLog(engines.specs.length, config.tbtMs > 0 ? config.tbtMs : null);
-      watched.resolve({ engines, telemetry, placements, activity, inspect: engines.inspect });
+      const inspect = (nodesMax: number) =>
+        engines.inspect(nodesMax, config.showCachedText ? TEXT_TOKENS : 0);
+      watched.resolve({ engines, telemetry, placements, activity, inspect });
       return {
         onReport: (engine, report) => {
           telemetry.observeStep(engine, report.load);
@@ -152,6 +158,7 @@ export async function startWatchedEngines(
         },
         onCache: (engine, snapshot) => activity.noteCache(engine, snapshot),
         onDisk: (engine, counts) => telemetry.countDisk(engine, counts),
+        onHost: (engine, counts) => telemetry.countHost(engine, counts),
         onPlacement: (sequence, placement) => {
           placements.note(sequence, placement);
           telemetry.countPlacement(placement.engine, placement.reason);
@@ -274,6 +281,10 @@ export function prepareNative(
       plan.disk.setup === null
         ? null
         : { ...plan.disk.setup, workerUrl: new URL("./kv-disk/worker.ts", import.meta.url).href },
+    host:
+      plan.host.setup === null
+        ? null
+        : { ...plan.host.setup, workerUrl: new URL("./kv-host/worker.ts", import.meta.url).href },
   };
   const device: DeviceSetup =
     gpus === null
@@ -299,6 +310,8 @@ export function prepareSimulated(config: Config, dir: string, engines: number): 
     throw new ConfigError(
       `--draft-model ${config.draftModel}: the simulated device computes no model, and so none that drafts.`,
     );
+  if (config.kvHost > 0)
+    throw new ConfigError(`--kv-host ${config.kvHost}: the simulated device has no pages to keep.`);
   const folder = openModelFolder(dir, config.ropeScaling);
   const contextMax = chooseContext(config, folder);
   const stepTokensMax = stepTokensFor(config, folder, contextMax);

@@ -180,7 +180,7 @@ export async function startSeveral(
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
     inspect: (nodesMax) => {
-      for (const { engines } of set.loaded()) engines.inspect(nodesMax);
+      for (const { engines } of set.loaded()) engines.inspect(nodesMax, 0);
     },
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     keyUse: (tenant) => ledger.rows(tenant, 1),

@@ -11,7 +11,8 @@ import { engineRecorder, type RecordingSink } from "../scheduler/recording/recor
 import type { EventClock } from "./event-clock.ts";
 import type { DeviceNoise } from "./noise.ts";
 import type { EngineRecord } from "./report.ts";
-import { SimulatedTier, type TierSetup } from "./simulated-tier.ts";
+import { type HostSetup, openTiers } from "./simulated-places.ts";
+import type { TierSetup } from "./simulated-tier.ts";
 import { TimedDevice } from "./timed-device.ts";
 
 /** Parameters of a simulated engine host. */
@@ -30,8 +31,9 @@ export interface SimulatedHostSetup {
   readonly nextToken: (row: SampleRow) => TokenId;
   /** True if its decodes read a shared page once. */
   readonly sharesReads: boolean;
-  /** Lower tier; null: none. */
+  /** Lower tiers; null: none. */
   readonly tier: TierSetup | null;
+  readonly host?: HostSetup | null;
   /** Sink of a recording; null: none. */
   readonly record: RecordingSink | null;
 }
@@ -83,8 +85,8 @@ export class SimulatedHost implements EngineLink {
     this.#clock = clock;
     this.#observer = observer;
     this.#host = new EngineHost(record === null ? null : engineRecorder(engine, clock, record));
-    const { tier } = setup;
-    this.#tier = tier === null ? {} : { tier: new SimulatedTier(tier, clock) };
+    const tier = openTiers(setup.host ?? null, setup.tier, clock);
+    this.#tier = tier === null ? {} : { tier };
     this.open();
   }
 

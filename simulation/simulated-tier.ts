@@ -1,7 +1,7 @@
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { SeededRandom } from "../base/random.ts";
-import type { LowerTier, PagesOf, TierCosts } from "../scheduler/cache/lower-tier.ts";
+import type { LoadDone, LowerTier, PagesOf, TierCosts } from "../scheduler/cache/lower-tier.ts";
 import { hashPrompt } from "../scheduler/cache/page-hash.ts";
 import type { PageId, StateSlot } from "../scheduler/core.ts";
 
@@ -83,6 +83,39 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     return this.#stored.size;
   }
 
+  has(key: Key): boolean {
+    return this.#stored.has(key);
+  }
+
+  /** Stores a thing by its key, and calls `done` when it is written; false: too many wait to be. */
+  put(key: Key, contents: Contents | null, done: () => void): boolean {
+    const { loadPageMs } = this.costs;
+    const waitMs = this.#freeMs - this.#clock.nowMs();
+    if (waitMs > this.#setup.waitingPagesMax * loadPageMs) return false;
+    this.#clock.after(this.#take(loadPageMs) - this.#clock.nowMs(), () => {
+      this.#add(key, contents);
+      done();
+    });
+    return true;
+  }
+
+  /** Reads things, and calls `each` with what is right of them, then `done` with how many are, up to the first that is not. */
+  get(
+    keys: readonly Key[],
+    each: (index: number, contents: Contents | null) => void,
+    done: (right: number) => void,
+  ): void {
+    const endMs = this.#take(keys.length * this.costs.loadPageMs) + this.#setup.latencyMs;
+    this.#clock.after(endMs - this.#clock.nowMs(), () => {
+      for (const [index, key] of keys.entries()) {
+        const found = this.#read(key);
+        if (found === null) return done(index);
+        each(index, found.contents);
+      }
+      done(keys.length);
+    });
+  }
+
   find(prompt: PagesOf, first: number): number {
     const hashes = this.#hashesOf(prompt);
     let end = first;
@@ -97,6 +130,10 @@ export class SimulatedTier<Contents = never> implements LowerTier {
       if (pieces.every((piece) => this.#stored.has(piece))) return at;
     }
     return first;
+  }
+
+  loadPageMs(): number {
+    return this.costs.loadPageMs;
   }
 
   store(prompt: PagesOf, first: number, pages: readonly PageId[]): number {
@@ -115,7 +152,7 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     first: number,
     pages: readonly PageId[],
     slot: StateSlot | null,
-    done: (right: number) => void,
+    done: LoadDone,
   ): void {
     const hashes = this.#hashesOf(prompt);
     const { statePages, loadPageMs } = this.costs;
@@ -127,13 +164,13 @@ export class SimulatedTier<Contents = never> implements LowerTier {
       let right = 0;
       for (; right < pages.length; right++) {
         const found = this.#read(hashes[first + right]!);
-        if (found === null) return done(right);
+        if (found === null) return done(right, 0);
         this.#memory?.write(pages[right]!, found.contents!);
       }
       const found = pieces.map((piece) => this.#read(piece));
-      if (slot === null || found.includes(null)) return done(right);
+      if (slot === null || found.includes(null)) return done(right, 0);
       this.#memory?.writeState(slot, wholeOf(found.map((piece) => piece!.contents!)));
-      done(right + 1);
+      done(right + 1, 0);
     });
   }
 
@@ -196,7 +233,7 @@ export class SimulatedTier<Contents = never> implements LowerTier {
 }
 
 /** The state whose pieces these are: each has all of it, so that pieces of different states show. */
-function wholeOf<Contents>(pieces: readonly Contents[]): Contents {
+export function wholeOf<Contents>(pieces: readonly Contents[]): Contents {
   const [first] = pieces;
   assert(
     pieces.every((piece) => JSON.stringify(piece) === JSON.stringify(first)),

@@ -21,6 +21,7 @@ import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
 import { type RequestRecord, type SimulationReport, summarize } from "./report.ts";
 import { type HostObserver, SimulatedHost } from "./simulated-host.ts";
+import type { HostSetup } from "./simulated-places.ts";
 import { SimulatedSessions } from "./simulated-sessions.ts";
 import type { TierSetup } from "./simulated-tier.ts";
 import type { Arrival, Workload } from "./workload.ts";
@@ -46,8 +47,10 @@ export interface TimedDeviceSetup {
    * assumes.
    */
   readonly sharesReads?: boolean;
-  /** Lower tier of its engine; absent: none. */
+  /** Lower tier of its engine, on disk; absent: none. */
   readonly tier?: TierSetup;
+  /** Lower tier in the host's memory, above that on disk if there is one; absent: none. */
+  readonly host?: HostSetup;
 }
 
 /** All inputs of a simulation. */
@@ -302,7 +305,7 @@ class Simulation implements ClientObserver, HostObserver {
 
   #host(engine: EngineId): SimulatedHost {
     const { devices, estimated, policy, linkDelayMs, noise, seed, record } = this.#setup;
-    const { profile, sharesReads = false, tier = null } = devices[engine]!;
+    const { profile, sharesReads = false, tier = null, host = null } = devices[engine]!;
     const spec = this.#specs[engine]!;
     const setup = {
       engine,
@@ -314,6 +317,7 @@ class Simulation implements ClientObserver, HostObserver {
       delayMs: linkDelayMs ?? LINK_DELAY_MS,
       sharesReads,
       tier,
+      host,
       nextToken: (row: SampleRow) => this.#nextToken(row),
       record: record ?? null,
     };

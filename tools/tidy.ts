@@ -57,7 +57,7 @@ const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
 
 /** Rooms of the server that know no wire format and no command. */
 const BELOW_APIS =
-  /^server\/(answer|engines|grammar|hand-over|http|hub|jobs|kv-disk|program|recording|request)\//;
+  /^server\/(answer|engines|grammar|hand-over|http|hub|jobs|kv-disk|kv-host|program|recording|request)\//;
 
 /** Part of base/ that knows the machine: the pure rooms leave it alone. */
 const IMPURE_BASE = "base/time-slice.ts";

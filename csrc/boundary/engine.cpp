@@ -24,6 +24,7 @@
 #include "boundary/step_block.h"
 #include "host/cpu_features.h"
 #include "host/machine.h"
+#include "include/places.h"
 #include "model/model.h"
 #include "model/stored_tensor.h"
 
@@ -204,6 +205,22 @@ void check_state_copy(bunting_engine const& engine, int32_t slot, uint64_t offse
 double measuring_seconds(int32_t ms) {
   if (ms < 1 || ms > 60'000) fail(BUNTING_INVALID, "%d ms; wanted: 1 to 60000", ms);
   return ms / 1000.0;
+}
+
+// Checks pages and places of a copy between them.
+void check_places([[maybe_unused]] bunting_engine const& engine, [[maybe_unused]] int32_t const* places,
+                  [[maybe_unused]] int32_t count, [[maybe_unused]] uint64_t size) {
+#ifdef BUNTING_CUDA
+  int32_t const has = engine.forward.places().count();
+  for (int32_t i = 0; i < count; i++)
+    if (places[i] < 0 || places[i] >= has)
+      fail(BUNTING_INVALID, "place %d: the engine has %d", places[i], has);
+  if (size > engine.model.page_bytes())
+    fail(BUNTING_INVALID, "%llu bytes in a place of %llu", (unsigned long long)size,
+         (unsigned long long)engine.model.page_bytes());
+#else
+  fail(BUNTING_INVALID, "the pages of a CPU engine are in the host's memory already");
+#endif
 }
 
 // The allowed formats depend on the engine.
@@ -521,6 +538,93 @@ bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, 
   return guarded([&] {
     check_state_copy(*engine, slot, offset, size);
     engine->forward.states().write(slot, offset, static_cast<char const*>(bytes), size);
+  });
+}
+
+bunting_status bunting_engine_open_places([[maybe_unused]] bunting_engine* engine,
+                                          [[maybe_unused]] int32_t count) {
+  return guarded([&] {
+    check_places(*engine, nullptr, 0, 0);
+#ifdef BUNTING_CUDA
+    if (count < 1) fail(BUNTING_INVALID, "%d places", count);
+    if (engine->model.is_bidirectional()) fail(BUNTING_INVALID, "the pages of an encoder do not last");
+    if (engine->forward.places().count() > 0) fail(BUNTING_INVALID, "the engine has places already");
+    engine->forward.open_places(count);
+#endif
+  });
+}
+
+bunting_status bunting_engine_send_pages(bunting_engine* engine, int32_t const* pages, int32_t const* places,
+                                         int32_t count) {
+  return guarded([&] {
+    check_copy(*engine, pages, count, uint64_t(count) * engine->model.page_bytes());
+    check_places(*engine, places, count, 0);
+#ifdef BUNTING_CUDA
+    engine->forward.pages().send(pages, places, count, engine->forward.places());
+#endif
+  });
+}
+
+bunting_status bunting_engine_send_state(bunting_engine* engine, int32_t slot, uint64_t offset, uint64_t size,
+                                         int32_t place) {
+  return guarded([&] {
+    check_state_copy(*engine, slot, offset, size);
+    check_places(*engine, &place, 1, size);
+#ifdef BUNTING_CUDA
+    engine->forward.states().send(slot, offset, engine->forward.places().at(place), size);
+#endif
+  });
+}
+
+bunting_status bunting_engine_wait_sent(bunting_engine* engine) {
+  return guarded([&] {
+    check_places(*engine, nullptr, 0, 0);
+#ifdef BUNTING_CUDA
+    engine->forward.pages().wait_sent();
+    engine->forward.states().wait_sent();
+#endif
+  });
+}
+
+bunting_status bunting_engine_fetch_pages(bunting_engine* engine, int32_t const* pages, int32_t const* places,
+                                          int32_t count) {
+  return guarded([&] {
+    check_copy(*engine, pages, count, uint64_t(count) * engine->model.page_bytes());
+    check_places(*engine, places, count, 0);
+#ifdef BUNTING_CUDA
+    engine->forward.pages().fetch(pages, places, count, engine->forward.places());
+#endif
+  });
+}
+
+bunting_status bunting_engine_fetch_state(bunting_engine* engine, int32_t slot, uint64_t offset,
+                                          uint64_t size, int32_t place) {
+  return guarded([&] {
+    check_state_copy(*engine, slot, offset, size);
+    check_places(*engine, &place, 1, size);
+#ifdef BUNTING_CUDA
+    engine->forward.states().write(slot, offset, engine->forward.places().at(place), size);
+#endif
+  });
+}
+
+bunting_status bunting_engine_read_place(bunting_engine* engine, int32_t place, [[maybe_unused]] void* bytes,
+                                         uint64_t size) {
+  return guarded([&] {
+    check_places(*engine, &place, 1, size);
+#ifdef BUNTING_CUDA
+    std::memcpy(bytes, engine->forward.places().at(place), size);
+#endif
+  });
+}
+
+bunting_status bunting_engine_write_place(bunting_engine* engine, int32_t place,
+                                          [[maybe_unused]] void const* bytes, uint64_t size) {
+  return guarded([&] {
+    check_places(*engine, &place, 1, size);
+#ifdef BUNTING_CUDA
+    std::memcpy(engine->forward.places().at(place), bytes, size);
+#endif
   });
 }
 

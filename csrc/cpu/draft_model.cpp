@@ -30,8 +30,8 @@ void DraftModel::check(Model const& model) {
 
 bunting_engine_limits DraftModel::own_limits(bunting_engine_limits const& limits) {
   bunting_engine_limits own = limits;
-  // A chunk has a drawn token more, and unread ones of its page.
-  own.step_tokens_max = limits.step_tokens_max + kPageTokens * limits.step_chunks_max;
+  // A chunk has a drawn token more. Unread ones of its page have room for one chunk at least.
+  own.step_tokens_max = limits.step_tokens_max + limits.step_chunks_max + kPageTokens;
   own.step_draws_max = limits.step_chunks_max;
   own.step_hidden_max = own.top_logprobs_max = own.states = own.drafts_max = 0;
   return own;
@@ -71,32 +71,40 @@ void DraftModel::run(StepPlan const& plan, void* result) {
   uint32_t* const results = static_cast<uint32_t*>(result) + kHeaderWords;
   find_right_draws(plan, results, StepReader::draw_words(limits_.top_logprobs_max, limits_.drafts_max),
                    right_draws_.data());
-  double const of_decodes = plan_reading(plan);
-  if (plan_.chunks == 0 && plan_.moves == 0) return;
-  forward_.run(plan_, result_.data(), nullptr);
-  double const read_ms = double(ms_since(started));
-  for (take_drafts(result_.data() + kHeaderWords); plan_.chunks > 0;
-       take_drafts(result_.data() + kHeaderWords))
+  rows_.clear();
+  Reading reading;
+  plan_.moves = plan.moves, plan_.move = plan.move;
+  do {
+    plan_reading(plan, reading);
+    if (plan_.chunks == 0 && plan_.moves == 0) break;
+    size_t const first_row = rows_.size() - size_t(plan_.rows);
     forward_.run(plan_, result_.data(), nullptr);
+    write_drafts(first_row);
+    plan_.moves = 0;
+  } while (reading.chunks < plan.chunks);
+  double const read_ms = double(ms_since(started));
+  for (plan_drafting(); plan_.chunks > 0; plan_drafting()) {
+    forward_.run(plan_, result_.data(), nullptr);
+    write_drafts(0);
+  }
   bunting_step_result header;
   std::memcpy(&header, result, sizeof header);
   float const all_ms = ms_since(started);
   header.device_ms += all_ms;
-  header.drafts_ms += float(double(all_ms) - read_ms * (1 - of_decodes));
+  header.drafts_ms += float(double(all_ms) - read_ms * reading.of_prompts / std::max(1, reading.tokens));
   std::memcpy(result, &header, sizeof header);
 }
 
-// Plans the step that reads the chunks. Returns the share of its tokens that are of decodes.
-double DraftModel::plan_reading(StepPlan const& plan) {
-  plan_.moves = plan.moves, plan_.move = plan.move;
+// Plans a step that reads the next chunks, as many as it has room for.
+void DraftModel::plan_reading(StepPlan const& plan, Reading& reading) {
   plan_.chunks = plan_.tokens = plan_.rows = plan_.draws = 0;
   plan_.token = tokens_.data();
-  rows_.clear();
-  int32_t row = 0, of_prompts = 0;
-  for (int32_t c = 0; c < plan.chunks; c++) {
+  for (; reading.chunks < plan.chunks; reading.chunks++) {
+    int32_t const c = reading.chunks;
     ChunkView const& chunk = plan.chunk[size_t(c)];
     ChunkNext const& next = plan.next[size_t(c)];
-    bool const is_of_prompt = is_prompt(plan, c, &row);
+    if (plan_.tokens + next.unread + chunk.count + 1 > int32_t(tokens_.size())) return;
+    bool const is_of_prompt = is_prompt(plan, c, &reading.rows);
     if (next.unread < 0) continue;
     RightDraw const& right = right_draws_[size_t(c)];
     bool const drafts = next.drafts > 0 && right.token_row >= 0;
@@ -113,11 +121,12 @@ double DraftModel::plan_reading(StepPlan const& plan) {
                             : plan.token[chunk.first_token + at - chunk.start],
            at, page);
     if (draws) read(right.token, position, page);
-    if (is_of_prompt) of_prompts += plan_.tokens - first;
-    plan_.chunk[size_t(plan_.chunks++)] = {first, plan_.tokens - first, read_from, page, 0};
+    int32_t const tokens = plan_.tokens - first;
+    reading.tokens += tokens;
+    if (is_of_prompt) reading.of_prompts += tokens;
+    plan_.chunk[size_t(plan_.chunks++)] = {first, tokens, read_from, page, 0};
     if (draws) draw({position, page, next.drafts, drafts_of(right.words, limits_.top_logprobs_max)});
   }
-  return plan_.tokens == 0 ? 1 : 1 - double(of_prompts) / plan_.tokens;
 }
 
 // Adds a token to the step. Tokens without an embedding are of no text.
@@ -148,26 +157,34 @@ int32_t const* DraftModel::with_spare(ChunkView const& chunk, int32_t index) {
   return list;
 }
 
-// Writes the drawn tokens as drafts, and plans the step that reads them where more are wanted.
-void DraftModel::take_drafts(uint32_t const* results) {
-  std::vector<Row>& rows = rows_;
-  size_t const count = rows.size(), draw_words = StepReader::draw_words(0, 0);
-  plan_.moves = plan_.chunks = plan_.tokens = plan_.rows = plan_.draws = 0;
-  size_t kept = 0;
-  for (size_t i = 0; i < count; i++) {
-    uint32_t const* const drawn = results + i * draw_words;
-    Row row = rows[i];
-    if (drawn[0] != 0 || int32_t(drawn[1]) >= target_vocab_) continue;
+// Writes the tokens that the last step drew as drafts of the rows from `first_row` on.
+void DraftModel::write_drafts(size_t first_row) {
+  uint32_t const* drawn = result_.data() + kHeaderWords;
+  for (size_t i = first_row; i < rows_.size(); i++, drawn += StepReader::draw_words(0, 0)) {
+    Row& row = rows_[i];
+    if (drawn[0] != 0 || int32_t(drawn[1]) >= target_vocab_) {
+      row.wanted = 0;
+      continue;
+    }
     std::memcpy(row.drafts + 1 + 2 * row.drafts[0], drawn + 1, 2 * sizeof(uint32_t));
     row.drafts[0]++;
     row.position++;
-    if (int32_t(row.drafts[0]) >= row.wanted || row.position >= context_max_) continue;
+  }
+}
+
+// Plans the step that reads the last draft of each row that wants more.
+void DraftModel::plan_drafting() {
+  plan_.chunks = plan_.tokens = plan_.rows = plan_.draws = 0;
+  size_t kept = 0;
+  for (Row const& row : rows_) {
+    int32_t const drafted = int32_t(row.drafts[0]);
+    if (drafted >= row.wanted || row.position >= context_max_) continue;
     plan_.chunk[kept] = {int32_t(kept), 1, row.position, row.page, 0};
     plan_.row[kept] = {int32_t(kept), true, int32_t(kept)};
-    read(int32_t(drawn[1]), row.position, row.page);
-    rows[kept++] = row;
+    read(int32_t(row.drafts[1 + 2 * (drafted - 1)]), row.position, row.page);
+    rows_[kept++] = row;
   }
-  rows.resize(kept);
+  rows_.resize(kept);
   plan_.chunks = plan_.rows = plan_.draws = int32_t(kept);
 }
 

@@ -4,8 +4,9 @@
 // last right draw of each chunk that asks for drafts the drawn token. From there it draws the likeliest
 // token, and again from that one, as a model served alone does at temperature 0.
 //
-// Each of these is a step of a forward pass of its own, whose pages have the numbers of the target's. What it
-// drafts may lie behind the last page of its chunk, in a spare page that no step reads again.
+// Each of these is a step of a forward pass of its own, whose pages have the numbers of the target's. Many
+// unread tokens take several. What it drafts may lie behind the last page of its chunk, in a spare page that
+// no step reads again.
 #pragma once
 
 #include <vector>
@@ -41,11 +42,16 @@ class DraftModel {
   static bunting_engine_limits own_limits(bunting_engine_limits const& limits);
   // Pages of the longest sequence, with a spare one and one behind the context.
   static size_t page_list_size(Model const& model);
-  double plan_reading(StepPlan const& plan);
+  // Chunks of a step that are planned so far, and their rows and tokens.
+  struct Reading {
+    int32_t chunks = 0, rows = 0, tokens = 0, of_prompts = 0;
+  };
+  void plan_reading(StepPlan const& plan, Reading& reading);
   void read(int32_t token, int32_t position, int32_t const* page);
   void draw(Row const& row);
   int32_t const* with_spare(ChunkView const& chunk, int32_t index);
-  void take_drafts(uint32_t const* results);
+  void write_drafts(size_t first_row);
+  void plan_drafting();
 
   bunting_engine_limits limits_;
   int32_t context_max_, vocab_, target_vocab_;

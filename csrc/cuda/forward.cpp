@@ -8,6 +8,7 @@
 #include <string>
 
 #include "boundary/error.h"
+#include "cuda/device_use.h"
 
 namespace bunting::cuda {
 namespace {
@@ -116,6 +117,11 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits, buntin
   record_graphs();
 }
 
+void Forward::open_places(int32_t count) {
+  set_current_device(limits_.devices[0]);
+  places_ = HostPlaces(count, size_t(model_.page_bytes()));
+}
+
 void Forward::record_graphs() {
   if (steps_through_kernels()) return;
   is_recording_ = true;
@@ -152,6 +158,8 @@ DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
 void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
   DecodeGraph const* const graph = graph_of(plan);
+  pages_.settle(plan);
+  states_.settle(plan);
   inputs_.send(plan, graph ? &graph->sizes : nullptr, stream_);
   pages_.copy(stream_, inputs_.on_device().copies, plan.moves);
   if (graph)

@@ -20,6 +20,7 @@
 #include "boundary/step_block.h"
 #include "cuda/activations.h"
 #include "cuda/cublaslt.h"
+#include "cuda/host_places.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/kv_memory.h"
 #include "cuda/runtime.h"
@@ -66,6 +67,10 @@ class Forward {
   // KV pages and state slots; another thread may copy those that no step in flight uses.
   KvMemory& pages() { return pages_; }
   StateMemory& states() { return states_; }
+  // Host memory for those that leave the device; empty until open_places().
+  HostPlaces const& places() const { return places_; }
+  // Throws BUNTING_NO_MEMORY.
+  void open_places(int32_t count);
 
  private:
   // Returns the graph for a decode-only step; null: the engine queues the step kernel by kernel.
@@ -137,6 +142,7 @@ class Forward {
   int32_t blocks_;                      // blocks of attention
   std::unique_ptr<CublasLt> cublaslt_;  // null unless --gemm selects it
   DeviceWeights weights_;
+  HostPlaces places_;
   KvMemory pages_;
   StateMemory states_;
   DeviceMemory work_;

@@ -3,7 +3,9 @@
 
 #include <vector>
 
+#include "boundary/step_block.h"
 #include "cuda/host_copies.h"
+#include "cuda/host_places.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
 #include "model/model.h"
@@ -25,6 +27,12 @@ class KvMemory {
   // BUNTING_LOST.
   void read(int32_t const* pages, int32_t count, char* bytes);
   void write(int32_t const* pages, int32_t count, char const* bytes);
+  // Queues copies of pages to places, which end before settle() lets a step write the pages.
+  void send(int32_t const* pages, int32_t const* to, int32_t count, HostPlaces const& places);
+  void fetch(int32_t const* pages, int32_t const* from, int32_t count, HostPlaces const& places);
+  // Wait for the copies of pages that a step writes; and for all that were sent before. Throw BUNTING_LOST.
+  void settle(StepPlan const& plan);
+  void wait_sent() { copies_.settle(copies_.all_sent()); }
 
  private:
   // Adjacent layers of one size.
@@ -32,6 +40,8 @@ class KvMemory {
     int32_t first_layer;
     int64_t elements;
   };
+  char* at(int32_t page) const { return memory_.data() + size_t(page) * size_t(model_.page_bytes()); }
+  void settle(int32_t const* pages, int32_t count);
   int64_t stride() const { return int64_t(model_.page_bytes() / sizeof(bf16)); }
 
   Model const& model_;

@@ -315,13 +315,20 @@ void Stream::call(std::function<std::string(void* native)> work) {
   queue_->push_work([work = std::move(work)](void* stream) { return driver::call(stream, work); });
 }
 
+int64_t Stream::mark() {
+  return queue_->push([](void* stream) { return driver::finish(stream); });
+}
+
 bool Stream::wait(double deadline_ms) {
-  int64_t const end = queue_->push([](void* stream) { return driver::finish(stream); });
-  return queue_->wait_for(end, deadline_ms);
+  return queue_->wait_for(mark(), deadline_ms);
 }
 
 void Stream::finish(double deadline_ms, char const* what) {
-  if (!wait(deadline_ms))
+  finish(mark(), deadline_ms, what);
+}
+
+void Stream::finish(int64_t mark, double deadline_ms, char const* what) {
+  if (!queue_->wait_for(mark, deadline_ms))
     lose_device(queue_->device,
                 std::string("it ") + what + " after " + std::to_string(int64_t(deadline_ms)) + " ms");
 }

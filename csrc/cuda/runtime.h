@@ -140,6 +140,10 @@ class Stream {
   // Does the same, but loses the device after the deadline and throws BUNTING_LOST with `what`, as in "has
   // not finished a step".
   void finish(double deadline_ms, char const* what);
+  // Marks the end of the work queued so far, for any thread to wait for. Marks rise from 1 on.
+  int64_t mark();
+  // Waits for the work before a mark, and fails, as finish(deadline_ms, what) does.
+  void finish(int64_t mark, double deadline_ms, char const* what);
   // Queues work of a library: calls `work` with the cudaStream_t on which it must queue. The emulator calls
   // it with null when its turn comes. If `work` returns a sentence, this call or a later one throws
   // BUNTING_LOST.

@@ -77,6 +77,8 @@ Mishaps mishaps_asked_for() {
       mishaps.devices = int32_t(value);
     else if (name == "memory_bytes")
       mishaps.memory_bytes = uint64_t(value);
+    else if (name == "copy_ms")
+      mishaps.copy_ms = int32_t(value);
     else if (name == "step_deadline_ms")
       mishaps.step_deadline_ms = double(value);
     else if (name == "call_deadline_ms")
@@ -186,6 +188,11 @@ bool is_broken(int32_t index, char const* kernel) {
   std::lock_guard lock(machine().mutex);
   Mishaps& mishaps = machine().mishaps;
   return index == 0 && mishaps.break_kernel == kernel && is_due(mishaps.calls_before);
+}
+
+int32_t copy_ms() {
+  std::lock_guard lock(machine().mutex);
+  return machine().mishaps.copy_ms;
 }
 
 bool has_words_to_lose_on(void const* bytes, size_t count) {
@@ -383,6 +390,7 @@ Outcome close_stream(void* stream) {
 
 Outcome copy(void* stream, void* to, void const* from, size_t bytes) {
   return take(stream, [=]() -> Outcome {
+    std::this_thread::sleep_for(std::chrono::milliseconds(copy_ms()));
     std::memcpy(to, from, bytes);
     if (!has_words_to_lose_on(from, bytes)) return {};
     return {Outcome::Kind::failed, "a mishap that was asked for, for certain words"};

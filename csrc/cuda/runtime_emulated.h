@@ -21,6 +21,7 @@ struct Mishaps {
   std::string hang_in = {}, fail_in = {}, no_memory_in = {};
   int64_t calls_before = 0;
   std::string break_kernel = {};  // kernel of which one launch stores outside all memory, likewise
+  int32_t copy_ms = 0;            // time that every copy of a stream takes
   double step_deadline_ms = 0;    // each replaces the usual deadline unless 0
   double call_deadline_ms = 0;
   uint64_t memory_bytes = 0;  // replaces the usual memory size unless 0

@@ -1,6 +1,7 @@
 // state_memory.h - the slots of recurrent states on the device.
 #pragma once
 
+#include "boundary/step_block.h"
 #include "cuda/host_copies.h"
 #include "cuda/kernels/states.h"
 #include "cuda/runtime.h"
@@ -18,6 +19,11 @@ class StateMemory {
   // Copy `size` bytes of a slot from `offset` on. The slot and the range must be valid. Throw BUNTING_LOST.
   void read(int32_t slot, uint64_t offset, char* bytes, uint64_t size);
   void write(int32_t slot, uint64_t offset, char const* bytes, uint64_t size);
+  // Queues a copy to pinned memory, which ends before settle() lets a step write the slot.
+  void send(int32_t slot, uint64_t offset, char* bytes, uint64_t size);
+  // Wait for the copies of slots that a step writes; and for all that were sent before. Throw BUNTING_LOST.
+  void settle(StepPlan const& plan);
+  void wait_sent() { copies_.settle(copies_.all_sent()); }
 
  private:
   char* at(int32_t slot, uint64_t offset) const {

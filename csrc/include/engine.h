@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 23
+#define BUNTING_ABI_VERSION 24
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 

@@ -226,6 +226,33 @@ TEST(a_draft_model_drafts_after_the_last_right_draw_and_from_copied_pages) {
   }
 }
 
+TEST(unread_tokens_of_many_chunks_are_read_in_several_steps) {
+  Models const models(kKinds[0], BUNTING_ISA_AUTO);
+  bunting_engine_limits limits = limits_of(kDrafts);
+  limits.step_tokens_max = 16;
+  EnginePointer const engine = open_engine(models.target_model.get(), limits, models.draft_model.get()),
+                      alone = open_engine(models.draft_model.get(), limits_of(0));
+  constexpr int32_t kTexts = 6;
+  std::vector<Text> texts;
+  StepSpec step{.drafts_max = kDrafts};
+  for (int32_t i = 0; i < kTexts; i++) {
+    Text text{random_tokens(uint64_t(20 + i), 30, models.draft.vocab), 2 * i};
+    run_step(engine.get(), {.chunks = {text.chunk(16)}, .drafts_max = kDrafts});
+    text.advance(16);
+    run_step(engine.get(), {.chunks = {text.chunk(13, false)}, .drafts_max = kDrafts});
+    text.advance(13, false);
+    step.chunks.push_back(text.chunk(1));
+    texts.push_back(text);
+  }
+  StepOutcome const outcome = run_step(engine.get(), step);
+  for (int32_t i = 0; i < kTexts; i++) {
+    std::vector<int32_t>& tokens = texts[size_t(i)].tokens;
+    tokens.push_back(outcome.token(i));
+    if (outcome.token(i) >= models.draft.vocab) continue;
+    CHECK(outcome.drafts(i) == chain_of(alone.get(), tokens, kDrafts), "text %d: drafts differ", i);
+  }
+}
+
 TEST(draft_models_that_cannot_be_computed_are_refused) {
   Models const models(kKinds[0], BUNTING_ISA_AUTO);
   bunting_engine* engine = nullptr;

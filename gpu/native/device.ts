@@ -106,6 +106,19 @@ export class NativeDevice implements HostedDevice {
     this.#library.readState(this.#engine, slot, offset, bytes);
   }
 
+  /** Opens places of a page's size in the host's memory; GPUs only. */
+  openPlaces(count: number): void {
+    this.#library.openPlaces(this.#engine, count);
+  }
+
+  /** Begin copies to places, which end before a later step writes the pages, or the slot. */
+  sendPages(pages: Int32Array, places: Int32Array): void {
+    this.#library.sendPages(this.#engine, pages, places);
+  }
+  sendState(slot: StateSlot, offset: number, size: number, place: number): void {
+    this.#library.sendState(this.#engine, slot, offset, size, place);
+  }
+
   /** Closes the engine and drops a step in flight, whose `done` is never called. */
   close(): void {
     if (!this.#isOpen) return;

@@ -1,3 +1,4 @@
+import type { TokenId } from "../../base/token.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { Cache } from "./cache.ts";
 import type { Eviction } from "./eviction-log.ts";
@@ -14,6 +15,8 @@ export interface CacheSnapshot {
   readonly pagesTotal: number;
   /** Parents first. */
   readonly nodes: readonly SnapshotNode[];
+  /** First tokens of each listed node; null: not asked for. */
+  readonly beginnings: readonly (readonly TokenId[])[] | null;
   /** The last evictions, newest first. */
   readonly evictions: readonly PricedEviction[];
 }
@@ -41,11 +44,12 @@ export type SnapshotNode = readonly [
   age: number,
 ];
 
-/** Takes a snapshot of at most `nodesMax` nodes. Reads everything once, and changes nothing. */
+/** Takes a snapshot of at most `nodesMax` nodes, with up to `textTokens` tokens of each. Reads everything once, and changes nothing. */
 export function snapshotOf(
   cache: Pick<Cache, "nodes" | "evictionOrder" | "evictions">,
   nodesMax: number,
   costs: CostModel,
+  textTokens = 0,
 ): CacheSnapshot {
   const nodes: RadixNode[] = [];
   for (const { node } of cache.nodes()) {
@@ -74,6 +78,8 @@ export function snapshotOf(
       const age = ages.get(node) ?? -1;
       return [id, parent, start, node.end, pages.length, below.get(node)!, reads, locks, waiters, age];
     }),
+    beginnings:
+      textTokens === 0 ? null : heaviest.map(({ tokens }) => Array.from(tokens.subarray(0, textTokens))),
     evictions: cache.evictions.last.map((one) => ({
       ...one,
       recomputeMs: Math.round(100 * computeMs(costs, one.end - one.start, one.start)) / 100,

@@ -310,7 +310,7 @@ export class Cache {
       const leaf = this.#eviction.first;
       if (leaf === null) break;
       const count = Math.min(pages - (this.#pool.pagesFree - freeBefore), leaf.pages.length);
-      const reason = this.#eviction.reasonOf(leaf);
+      const reason = this.#eviction.reasonOf?.(leaf) ?? "least_recent";
       this.evictions.note(leaf, count, { reason, by, pagesEvictable: this.pagesEvictable });
       this.#observer?.dropping?.(leaf, count);
       this.#shorten(leaf, count);

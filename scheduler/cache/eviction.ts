@@ -12,8 +12,8 @@ export interface EvictionPolicy {
   readonly first: RadixNode | null;
   /** True for a protected node: evicted after all that are not. */
   isProtected(node: RadixNode): boolean;
-  /** Reason why a node of the order is where it is. */
-  reasonOf(node: RadixNode): EvictionReason;
+  /** Reason why a node of the order is where it is; absent: its last use alone. */
+  reasonOf?(node: RadixNode): EvictionReason;
   /** Adds a node as the most recently used one. */
   add(node: RadixNode): void;
   /** Moves a node of the order before all others. */

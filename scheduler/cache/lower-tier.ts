@@ -15,12 +15,22 @@ export interface TierCosts {
   readonly pageBytes: number;
   /** Number of pieces of up to a page's size that a recurrent state is stored in; 0: the tier stores none. */
   readonly statePages: number;
-  /** Milliseconds until a load begins, and for each of its pages, or pieces of its state. */
+  /**
+   * Milliseconds until a load begins, and for each of its pages, or pieces of its state, as the stores are
+   * priced.
+   */
   readonly latencyMs: number;
   readonly loadPageMs: number;
   /** Milliseconds that `store` and `storeState` take of their caller's time for each page, or piece. */
   readonly storePageMs: number;
 }
+
+/**
+ * End of a load: the number of leading pages that are right, and one more if the state is; and how many of the
+ * pages came from the host's memory, not from below it. A page or a piece that is gone, or whose contents are in
+ * doubt, ends them.
+ */
+export type LoadDone = (right: number, fromHost: number) => void;
 
 /**
  * Port: whole KV pages outside of the device's memory, and recurrent states at page borders. They outlive
@@ -36,6 +46,8 @@ export interface LowerTier {
    * none.
    */
   findState(prompt: PagesOf, first: number, end: number): number;
+  /** Returns the milliseconds to load a page of the prompt, on average over those that it has of [first, end). */
+  loadPageMs(prompt: PagesOf, first: number, end: number): number;
   /**
    * Copies pages [first, first + pages.length) of the prompt from the device at once, and stores them in the
    * background; those that it has already are not stored again. Returns how many leading pages it has then:
@@ -50,14 +62,13 @@ export interface LowerTier {
   /**
    * Loads pages of the prompt from page `first` on into `pages` of the device, and the state after the last of
    * them into `slot`; null: it loads no state. No step reads or writes these before `done`. Calls `done` once,
-   * later, with the number of leading pages that are right, and one more if the state is: a page or a piece
-   * that is gone, or whose contents are in doubt, ends them.
+   * later.
    */
   load(
     prompt: PagesOf,
     first: number,
     pages: readonly PageId[],
     slot: StateSlot | null,
-    done: (right: number) => void,
+    done: LoadDone,
   ): void;
 }

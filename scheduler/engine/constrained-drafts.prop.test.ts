@@ -67,13 +67,13 @@ const specs: fc.Arbitrary<Omit<SequenceSpec, "id">> = fc
   );
 
 interface Setup {
-  readonly chance: number | null;
+  readonly chance: number | "model" | null;
   readonly checked?: number;
   readonly maskSteps?: number;
   readonly wrap?: (drawing: Device) => Device;
 }
 
-/** Runs sequences to their ends with drafts of an oracle; null: without any. */
+/** Runs sequences to their ends with drafts of an oracle, or of a draft model; null: without any. */
 function play(
   all: readonly Omit<SequenceSpec, "id">[],
   { chance, checked = 8, maskSteps = 1000, wrap }: Setup,
@@ -88,10 +88,16 @@ function play(
   const harness = new EngineHarness({
     vocabulary,
     maskSteps,
-    spec: { pages: 64, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
+    spec: {
+      ...{ pages: 64, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
+      ...(chance === "model" ? { draftsMax: 8, draftModel: { share: 0.1 } } : {}),
+    },
     engine: {
       batch: fixedDrafts(staticBudget(64), checked),
-      drafts: chance === null ? { kind: "off" } : oracleDrafts(answerOf, chance, VOCABULARY),
+      drafts:
+        typeof chance === "number"
+          ? oracleDrafts(answerOf, chance, VOCABULARY)
+          : { kind: chance === null ? "off" : "head" },
     },
     isStallFree: false,
     ...(wrap === undefined ? {} : { wrap }),
@@ -120,7 +126,7 @@ test("with drafts of any quality clients under constraints are told the same as 
   let accepted = 0;
   const rule = fc.property(
     fc.array(specs, { minLength: 1, maxLength: 4 }),
-    fc.constantFrom(0.5, 0.9, 1),
+    fc.constantFrom<(number | "model")[]>(0.5, 0.9, 1, "model", "model"),
     fc.constantFrom(1, 3, 16),
     fc.constantFrom(1, 30, 1000),
     (all, chance, checked, maskSteps) => {

@@ -49,9 +49,6 @@ export class DraftPlanner {
   /** Share of a step that a drafted token takes, with its row; null: rows could not have paid in the last step. */
   #share: number | null = null;
 
-  /** Fewest tokens that streams of the last step drew per step of late: of all, and of all but one of these. */
-  #slowest = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-
   /** `drafts`: those of the engine; null: it has none. */
   constructor(
     spec: DeviceSpec,
@@ -68,21 +65,31 @@ export class DraftPlanner {
   }
 
   /**
-   * Number of tokens that the device is to draft behind a chunk's last draw, for the next step, within `leftMs`.
-   * None where drafts could not have paid in this step. Beside other streams they lengthen it as much as rows may
-   * (step/draft-rule.ts).
+   * Numbers of tokens that the device is to draft behind the last draws of a step's chunks, within `leftMs`. None
+   * where drafts could not have paid in this step. Beside streams without drafts they lengthen it as little as rows
+   * may (step/draft-rule.ts).
    */
-  wantedOf(sequence: Sequence, leftMs: number): number {
+  wantedOf(chunks: readonly PlannedChunk[], leftMs: number): readonly number[] {
     const { draftsMax = 0 } = this.#spec;
     const share = this.#share;
-    if (share === null || draftsMax === 0 || !drawsOnce(sequence)) return 0;
-    // The next step draws a token anyway.
-    let most = Math.min(draftsMax, this.#mostOf(sequence, sequence.length + 1));
+    if (share === null || draftsMax === 0) return chunks.map(() => 0);
     const passMs = this.#passMs();
-    if (most * passMs > leftMs) most = Math.floor(Math.max(0, leftMs) / passMs);
-    const longest = (1 + NOTICED) * this.#advanceBeside(sequence) - 1;
-    if (most * this.#times.share > longest) most = Math.floor(longest / this.#times.share);
-    return most <= 0 ? 0 : this.#asking(sequence, (drafts) => drafts.wanted(most, share), 0);
+    const inTime = draftsMax * passMs <= leftMs ? draftsMax : Math.floor(Math.max(0, leftMs) / passMs);
+    const wanted = chunks.map(({ sequence, count }) => {
+      // The next step draws a token anyway.
+      const most = Math.min(inTime, this.#mostOf(sequence, sequence.length + 1));
+      if (most <= 0 || count < sequence.behind || !drawsOnce(sequence)) return 0;
+      return this.#asking(sequence, (drafts) => drafts.wanted(most, share), 0);
+    });
+    const besides = chunks.filter(
+      ({ sequence }, i) => wanted[i] === 0 && sequence.isDecoding && sequence.objective.isInteractive,
+    );
+    const least = (slowest: number, { sequence }: PlannedChunk): number =>
+      Math.min(slowest, sequence.pacing.advance);
+    const longest = (1 + NOTICED) * besides.reduce(least, Number.POSITIVE_INFINITY) - 1;
+    return wanted.map((count) => {
+      return count * this.#times.share <= longest ? count : Math.floor(longest / this.#times.share);
+    });
   }
 
   /** Adds drafts to a step whose other chunks are complete. */
@@ -97,11 +104,6 @@ export class DraftPlanner {
     const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
     this.#share = this.#times.share + this.#rowShare(chunks);
-    const advances = chunks.flatMap(({ sequence: { isDecoding, objective, pacing } }) =>
-      isDecoding && objective.isInteractive ? pacing.advance : [],
-    );
-    const none = Number.POSITIVE_INFINITY;
-    this.#slowest = [...advances.toSorted((a, b) => a - b).slice(0, 2), none, none];
     const goesBack = this.#spec.states !== undefined;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
@@ -117,12 +119,6 @@ export class DraftPlanner {
       if (this.#kvCache.readyDraft(sequence)) step.draft(index, tokens.slice(0, room), isPredicted);
       else this.#kvCache.dropDrafts(sequence);
     }
-  }
-
-  /** Fewest tokens per step of a stream beside a sequence; Infinity: there is none. */
-  #advanceBeside({ pacing, objective }: Sequence): number {
-    const [first, second] = this.#slowest;
-    return objective.isInteractive && pacing.advance <= first! ? second! : first!;
   }
 
   /** Time of a drafted token, as measured, or expected of a decode's. */

@@ -8,7 +8,14 @@ import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { oracleDrafts } from "../../tests/support/oracle-drafts.ts";
 import { runs } from "../../tests/support/property.ts";
-import type { SequenceId, SequenceSpec, Step, StepResult, TokenLogprobs } from "../core.ts";
+import {
+  chatService,
+  type SequenceId,
+  type SequenceSpec,
+  type Step,
+  type StepResult,
+  type TokenLogprobs,
+} from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import type { DeviceSpec } from "../device.ts";
 import { ours } from "../policies.ts";
@@ -280,6 +287,26 @@ test("streams keep their targets with a draft model, whose time is known", () =>
   expect(
     Math.max(...harness.steps.flatMap(({ chunks }) => chunks.map(({ drafts = 0 }) => drafts))),
   ).toBeLessThan(7);
+});
+
+test("beside a stream without drafts a draft model lengthens a step by a quarter at most", () => {
+  const longest = (others: readonly Partial<SequenceSpec>[]): number => {
+    const harness = new EngineHarness({
+      spec: { vocabSize: VOCABULARY, draftsMax: 8, draftModel: { share: 0.1 } },
+      cost: linearCost(10, 0.01),
+      engine: { drafts: { kind: "head" } },
+    });
+    harness.submit(sequenceSpec([1, 2, 3], 60));
+    for (const other of others) harness.submit({ ...sequenceSpec([3, 2, 1], 60), ...other });
+    harness.finish();
+    return Math.max(...harness.steps.flatMap(({ chunks }) => chunks.map(({ drafts = 0 }) => drafts)));
+  };
+  expect(longest([])).toBeGreaterThan(2);
+  expect(longest([{}])).toBeGreaterThan(2);
+  expect(longest([{ draftTokensMax: 0 }])).toBe(2);
+  expect(
+    longest([{ draftTokensMax: 0, service: { ...chatService, objective: "throughput" } }]),
+  ).toBeGreaterThan(2);
 });
 
 test("a drafter that fails costs its drafts and not the answer", () => {

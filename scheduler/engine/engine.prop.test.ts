@@ -64,7 +64,7 @@ interface Setting {
   readonly cache: EngineOptions["cache"];
   /** Chance that a drafted token is right; null: drafts are those that serve. */
   readonly oracle: number | null;
-  readonly tier: Pick<HarnessOptions, "tier">;
+  readonly tier: Pick<HarnessOptions, "tier" | "host">;
 }
 
 const stepTokens = fc.integer({ min: 1, max: 24 });
@@ -120,7 +120,6 @@ function eitherOf<Name extends keyof AdmissionRule>(name: Name): fc.Arbitrary<Ad
 
 /** From tiers that answer within a step to some that take several, on a device whose pages take 0.2 ms each. */
 const tiers = fc.record({
-  statePages: fc.constantFrom(0, 1, 3),
   bytesPerMs: fc.constantFrom(100, 10, 1),
   latencyMs: fc.constantFrom(0, 0.1, 8),
   copiedBytesPerMs: fc.constantFrom(10_000, 50),
@@ -129,6 +128,15 @@ const tiers = fc.record({
   segmentsMax: fc.constantFrom(2, 1000),
   lostShare: fc.constantFrom(0, 0, 0.2),
   seed: fc.nat(),
+});
+
+/** Places in the host's memory, from fewer than a prompt has pages to more than all prompts have. */
+const hosts = fc.record({
+  places: fc.constantFrom(3, 12, 1000),
+  bytesPerMs: fc.constantFrom(1000, 10, 1),
+  latencyMs: fc.constantFrom(0, 0.1),
+  beginMs: fc.constantFrom(0, 0.01),
+  sendingMax: fc.constantFrom(2, 1000),
 });
 
 /** So few pages and slots that most of them are wanted by several sequences. */
@@ -154,7 +162,12 @@ const settings: fc.Arbitrary<Setting> = fc.record({
   }),
   cache: fc.constantFrom(null, null, recencyCache, noCache),
   oracle: fc.constantFrom(null, 0, 0.5, 0.8, 1),
-  tier: fc.option(tiers).map((tier) => (tier === null ? {} : { tier })),
+  tier: fc
+    .record({ disk: fc.option(tiers), host: fc.option(hosts), statePages: fc.constantFrom(0, 1, 3) })
+    .map(({ disk, host, statePages }) => ({
+      ...(disk === null ? {} : { tier: { ...disk, statePages } }),
+      ...(host === null ? {} : { host: { ...host, statePages } }),
+    })),
 });
 
 const services: fc.Arbitrary<Service> = fc.record({

@@ -145,9 +145,12 @@ export class Engine {
     return known.length === 0 ? null : Math.min(...known);
   }
 
-  /** Returns the heaviest `nodesMax` nodes of the prefix cache, for people. Changes nothing. */
-  snapshotCache(nodesMax: number): CacheSnapshot {
-    return snapshotOf(this.#table.kvCache.cache, nodesMax, this.#costs);
+  /**
+   * Returns the heaviest `nodesMax` nodes of the prefix cache, with up to `textTokens` tokens of each, for people.
+   * Changes nothing.
+   */
+  snapshotCache(nodesMax: number, textTokens = 0): CacheSnapshot {
+    return snapshotOf(this.#table.kvCache.cache, nodesMax, this.#costs, textTokens);
   }
 
   /** Accepts a message. Never starts a step and never reports: `run` does. */

@@ -275,9 +275,8 @@ export class Planner {
     return running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal);
   }
 
-  /** Fields of a chunk [start, end) for the device to draft by; `leftMs`: most time for that. */
-  #forDrafts(sequence: Sequence, start: number, end: number, leftMs: number): DraftFields {
-    const drafts = end < sequence.length ? 0 : this.#drafts.wantedOf(sequence, leftMs);
+  /** Fields of a chunk [start, end) for the device, which is to draft a number of tokens behind it. */
+  #forDrafts(sequence: Sequence, start: number, end: number, drafts: number): DraftFields {
     const asked = drafts === 0 ? {} : { drafts };
     if (this.#parts.spec.draftModel !== undefined)
       return { ...asked, ...unreadOf(sequence, start, end, drafts > 0, this.#parts.spec.pageTokens) };
@@ -302,8 +301,11 @@ export class Planner {
     const { skipped, deadlineMs } = budget;
     const startMs = clock.nowMs();
     const planned = withinRows(drafted, spec.stepChunksMax);
-    const leftMs = spec.draftsMax === undefined ? 0 : deadlineMs - startMs - this.#expectedMs(planned);
-    const chunks = planned.map(({ sequence, count, draft }): Chunk => {
+    const wanted =
+      spec.draftsMax === undefined
+        ? null
+        : this.#drafts.wantedOf(planned, deadlineMs - startMs - this.#expectedMs(planned));
+    const chunks = planned.map(({ sequence, count, draft }, index): Chunk => {
       const start = sequence.computed;
       if (draft !== undefined) sequence.draft(draft);
       const end = start + count + (draft?.length ?? 0);
@@ -317,7 +319,7 @@ export class Planner {
         samples: sequence.rows(start, end),
         adapter: sequence.spec.adapter,
         ...(draft === undefined ? {} : { drafted: draft.length }),
-        ...(spec.draftsMax === undefined ? {} : this.#forDrafts(sequence, start, end, leftMs)),
+        ...(wanted === null ? {} : this.#forDrafts(sequence, start, end, wanted[index]!)),
         ...(state === null ? {} : { state }),
         ...(sequence.spec.secondAt === undefined ? {} : { secondAt: sequence.spec.secondAt - start }),
       };

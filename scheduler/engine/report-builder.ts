@@ -112,14 +112,20 @@ export class ReportBuilder {
 
   /**
    * Records that a sequence was admitted, for the first time or again. `matched`: tokens with cached pages;
-   * `tierTokens`: those loaded from the lower tier for it.
+   * `tierTokens`: those loaded from the lower tier for it; `hostTokens`: those of them from the host's memory.
    */
-  admitted({ id, computed, length, wasStarted }: Sequence, matched: number, tierTokens: number): void {
+  admitted(
+    { id, computed, length, wasStarted }: Sequence,
+    matched: number,
+    tierTokens: number,
+    hostTokens: number,
+  ): void {
     if (computed > 0) this.#note({ kind: "cached", sequence: id, tokens: computed });
     if (wasStarted) return;
     const more = matched > computed ? { matchedTokens: matched } : {};
     const fromTier = tierTokens === 0 ? {} : { tierTokens };
-    this.#started.push({ sequence: id, cachedTokens: computed, ...more, ...fromTier });
+    const fromHost = hostTokens === 0 ? {} : { hostTokens };
+    this.#started.push({ sequence: id, cachedTokens: computed, ...more, ...fromTier, ...fromHost });
     this.#totals.promptTokensTotal += length;
     this.#totals.prefixQueriedTotal += length;
     this.#totals.prefixHitTotal += computed;

@@ -189,7 +189,9 @@ export class SequenceTable {
     this.queue.take(sequence, sequence.length - sequence.cachedTokens);
     const matched = sequence.kv.waiter?.depth ?? 0;
     const move = this.kvCache.allocate(sequence, exact);
-    const tierTokens = Math.min(sequence.computed, this.#loads?.leaves(sequence) ?? 0);
+    const loaded = this.#loads?.leaves(sequence);
+    const tierTokens = Math.min(sequence.computed, loaded?.tokens ?? 0);
+    const hostTokens = Math.min(tierTokens, loaded?.hostTokens ?? 0);
     if (!sequence.wasStarted) this.kvCache.stores?.read(sequence.kv.lock!.node);
     this.#letGoBefore(sequence);
     sequence.state = "running";
@@ -198,7 +200,7 @@ export class SequenceTable {
     sequence.admittedTokens = sequence.computed;
     this.#waits(sequence, -sequence.length);
     insertByArrival(this.#running, sequence);
-    this.#reports.admitted(sequence, matched, tierTokens);
+    this.#reports.admitted(sequence, matched, tierTokens, hostTokens);
     this.#accounts.admits(sequence);
     if (!sequence.wasStarted) {
       const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
@@ -361,6 +363,7 @@ export class SequenceTable {
       tierFoundPagesTotal: loaded?.pagesFound ?? 0,
       tierLoadedPagesTotal: loaded?.pagesLoaded ?? 0,
       tierShortLoadsTotal: loaded?.short ?? 0,
+      tierHostPagesTotal: loaded?.pagesFromHost ?? 0,
     };
   }
 

@@ -30,10 +30,22 @@ interface Known {
   first: number;
   usable: number;
   end: number;
+  /** Milliseconds to load one of them. */
+  pageMs: number;
   tries: number;
-  /** Tokens of finished loads for it. */
+  /** Tokens of finished loads for it, and those of them from the host's memory. */
   tokens: number;
+  hostTokens: number;
 }
+
+/** Tokens of a sequence that were loaded for it. */
+export interface LoadedTokens {
+  readonly tokens: number;
+  /** Tokens among them from the host's memory. */
+  readonly hostTokens: number;
+}
+
+const nothing: LoadedTokens = { tokens: 0, hostTokens: 0 };
 
 /** A load in flight. `owner` has its pages, as a running sequence would. */
 interface Load {
@@ -77,15 +89,24 @@ export class TierLoads {
   readonly #loads = new Set<Load>();
   #pagesFound = 0;
   #pagesLoaded = 0;
+  #pagesFromHost = 0;
   #short = 0;
 
   constructor(parts: TierLoadsParts) {
     this.#parts = parts;
   }
 
-  /** Totals: pages that lookups found beyond the prefix cache, pages loaded, and loads that ended short. */
-  get totals(): { readonly pagesFound: number; readonly pagesLoaded: number; readonly short: number } {
-    return { pagesFound: this.#pagesFound, pagesLoaded: this.#pagesLoaded, short: this.#short };
+  /**
+   * Totals: pages that lookups found beyond the prefix cache, pages loaded, those of them from the host's memory,
+   * and loads that ended short.
+   */
+  get totals() {
+    const [pagesFound, pagesLoaded, pagesFromHost] = [
+      this.#pagesFound,
+      this.#pagesLoaded,
+      this.#pagesFromHost,
+    ];
+    return { pagesFound, pagesLoaded, pagesFromHost, short: this.#short };
   }
 
   /** True if no load is in flight. */
@@ -148,14 +169,23 @@ export class TierLoads {
     const whole = tokens - (tokens % pageTokens);
     if (whole === 0) return;
     const prompt = { sharing: sharingOf(sequence.spec, pageTokens), tokens: part(sequence.tokens, 0, whole) };
-    to.set(sequence, { prompt, first: -1, usable: -1, end: -1, tries: 0, tokens: 0 });
+    to.set(sequence, {
+      prompt,
+      first: -1,
+      usable: -1,
+      end: -1,
+      pageMs: 0,
+      tries: 0,
+      tokens: 0,
+      hostTokens: 0,
+    });
   }
 
-  /** Records that a sequence waits no more. Returns the number of its tokens that were loaded. */
-  leaves(sequence: Sequence): number {
-    const tokens = this.#known.get(sequence)?.tokens ?? 0;
+  /** Records that a sequence waits no more. Returns its tokens that were loaded. */
+  leaves(sequence: Sequence): LoadedTokens {
+    const loaded = this.#known.get(sequence) ?? nothing;
     this.#known.delete(sequence);
-    return tokens;
+    return loaded;
   }
 
   /**
@@ -218,6 +248,8 @@ export class TierLoads {
       const end = tier.find(known.prompt, cached);
       known.end = this.#hasStates ? tier.findState(known.prompt, usable, end) : end;
       if (isNew) this.#pagesFound += known.end - usable;
+      if (known.end > usable)
+        known.pageMs = tier.loadPageMs(known.prompt, Math.min(cached, known.end - 1), known.end);
     }
     // A load has its last page, also where the cache lacks the state alone.
     return known.end <= usable ? 0 : known.end - Math.min(cached, known.end - 1);
@@ -246,9 +278,11 @@ export class TierLoads {
    * True if the load would take less time than the computation costs the sequence and those that wait with
    * it.
    */
-  #isWorth(sequence: Sequence, { end }: Known, pages: number): boolean {
+  #isWorth(sequence: Sequence, { end, pageMs }: Known, pages: number): boolean {
     const { clock, kvCache } = this.#parts;
-    return this.#endMs(pages) - clock.nowMs() < this.#computeMs(sequence, end * kvCache.pool.pageTokens);
+    return (
+      this.#endMs(pages, pageMs) - clock.nowMs() < this.#computeMs(sequence, end * kvCache.pool.pageTokens)
+    );
   }
 
   /** Milliseconds that a sequence and those that wait with it lose by computing its tokens up to `end`. */
@@ -258,12 +292,12 @@ export class TierLoads {
   }
 
   /** The time at which a load of `pages` pages, and a state if there are any, ends that begins now: after all others. */
-  #endMs(pages: number): number {
+  #endMs(pages: number, pageMs: number): number {
     const { tier, clock } = this.#parts;
-    const { latencyMs, loadPageMs, statePages } = tier.costs;
+    const { latencyMs, statePages } = tier.costs;
     let startMs = clock.nowMs() + latencyMs;
     for (const { endMs } of this.#loads) startMs = Math.max(startMs, endMs);
-    return startMs + (pages + statePages) * loadPageMs;
+    return startMs + (pages + statePages) * pageMs;
   }
 
   #begin(sequence: Sequence, known: Known): Load {
@@ -276,7 +310,7 @@ export class TierLoads {
     owner.state = "running";
     const { lockedPages, pageCount, pages, state } = owner.kv;
     const wanted = [...pages.subarray(lockedPages, pageCount)] as PageId[];
-    const endMs = this.#endMs(wanted.length);
+    const endMs = this.#endMs(wanted.length, known.pageMs);
     const { cachedTokens } = sequence;
     const load: Load = {
       owner,
@@ -288,11 +322,13 @@ export class TierLoads {
     };
     this.#loads.add(load);
     known.tries += 1;
-    tier.load(prompt, lockedPages, wanted, state?.slot ?? null, (right) => this.#done(load, right));
+    tier.load(prompt, lockedPages, wanted, state?.slot ?? null, (right, fromHost) =>
+      this.#done(load, right, fromHost),
+    );
     return load;
   }
 
-  #done(load: Load, right: number): void {
+  #done(load: Load, right: number, fromHost: number): void {
     assert(this.#loads.delete(load), "a load ends once");
     const { kvCache, queue, onDone } = this.#parts;
     const { owner, pages, readers } = load;
@@ -305,9 +341,12 @@ export class TierLoads {
     });
     kvCache.freeLoaded(owner, right);
     this.#pagesLoaded += Math.min(right, pages);
+    this.#pagesFromHost += fromHost;
     if (right < whole) this.#short += 1;
     for (const { of, sequence, before } of known) {
-      of.tokens += sequence.cachedTokens - before;
+      const tokens = sequence.cachedTokens - before;
+      of.tokens += tokens;
+      of.hostTokens += Math.min(tokens, fromHost * kvCache.pool.pageTokens);
       if (right < whole) of.end = this.#hasStates ? 0 : Math.min(of.end, first + right);
     }
     queue.wake(owner, Number.POSITIVE_INFINITY);

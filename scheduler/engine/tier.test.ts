@@ -229,6 +229,7 @@ test("a sequence computes if its load does not end, and the load keeps its pages
   const hanging: LowerTier = {
     costs: tier.costs,
     find: (prompt, first) => tier.find(prompt, first),
+    loadPageMs: () => tier.loadPageMs(),
     findState: (prompt, first, end) => tier.findState(prompt, first, end),
     store: (prompt, first, pages) => tier.store(prompt, first, pages),
     storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
@@ -280,6 +281,7 @@ function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): v
   const tampered: LowerTier = {
     costs: tier.costs,
     find: (prompt, first) => tier.find(prompt, first),
+    loadPageMs: () => tier.loadPageMs(),
     findState: (prompt, first, end) => tier.findState(prompt, first, end),
     store: (prompt, first, pages) => tier.store(prompt, first, pages),
     storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
@@ -303,7 +305,7 @@ test("the simulated device notices pages that are wrong, or are read before they
   expect(() => readBack(swap)).toThrow("keys and values belong to the context they are read in");
   const hurry = (_: LowerTier, clock: Clock): LowerTier["load"] => {
     return (_prompt, _first, pages, _slot, done) => {
-      clock.after(0, () => done(pages.length));
+      clock.after(0, () => done(pages.length, 0));
     };
   };
   expect(() => readBack(hurry)).toThrow("keys and values belong to the context they are read in");

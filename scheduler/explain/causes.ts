@@ -26,7 +26,7 @@ export const causes = [
   { name: "other_lane", phase: "waiting", words: "requests of another service class" },
   { name: "other_tenants", phase: "waiting", words: "keys that had used less" },
   { name: "same_prefix", phase: "waiting", words: "another request that computed the same prefix" },
-  { name: "disk", phase: "waiting", words: "KV pages to be loaded from disk" },
+  { name: "disk", phase: "waiting", words: "KV pages to be loaded from disk or the host's memory" },
   { name: "preempted", phase: "waiting", words: "memory to come back after a preemption" },
   { name: "engine_lost", phase: "waiting", words: "another engine after one was lost" },
   { name: "prompt", phase: "prompt", words: "its own prompt" },

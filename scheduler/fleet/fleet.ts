@@ -64,8 +64,9 @@ export interface StartedAt {
   readonly engine: EngineId;
   /** Prompt tokens whose pages are cached there, also those that cannot be read; see `StartedSequence`. */
   readonly matchedTokens: number;
-  /** Cached tokens that were loaded from the lower tier. */
+  /** Cached tokens that were loaded from the lower tier, and those of them from the host's memory. */
   readonly tierTokens: number;
+  readonly hostTokens: number;
 }
 
 /** A sequence without an id, as submitted to a fleet. */
@@ -372,13 +373,13 @@ export class Fleet {
     ) {
       this.#endTrial();
     }
-    for (const { sequence, cachedTokens, matchedTokens = cachedTokens, tierTokens = 0 } of report.started) {
+    for (const { sequence, cachedTokens, matchedTokens = cachedTokens, ...loaded } of report.started) {
       const active = this.#active.get(sequence);
       if (active === undefined) continue;
       this.#dispatcher.started(sequence, cachedTokens, nowMs);
       this.outlook.started(sequence, cachedTokens);
       active.isStarted = true;
-      const at = { engine, matchedTokens, tierTokens };
+      const at = { engine, matchedTokens, tierTokens: 0, hostTokens: 0, ...loaded };
       if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens, at));
       active.isAnnounced = true;
     }

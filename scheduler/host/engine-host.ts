@@ -120,14 +120,15 @@ export class EngineHost {
         return tier.costs;
       },
       find: (prompt, first) => tier.find(prompt, first),
+      loadPageMs: (prompt, first, end) => tier.loadPageMs(prompt, first, end),
       store: (prompt, first, pages) => tier.store(prompt, first, pages),
       findState: (prompt, first, end) => tier.findState(prompt, first, end),
       storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
       load: (prompt, first, pages, slot, done) => {
-        tier.load(prompt, first, pages, slot, (right) => {
+        tier.load(prompt, first, pages, slot, (right, fromHost) => {
           if (!isAlive()) return;
           this.receive();
-          done(right);
+          done(right, fromHost);
           this.#wakeLater();
         });
       },

@@ -88,6 +88,7 @@ export function engineRecorder(
           return costs ?? tier.costs;
         },
         find: (prompt, first) => answered(tier.find(prompt, first)),
+        loadPageMs: (prompt, first, end) => answered(tier.loadPageMs(prompt, first, end)),
         store: (prompt, first, pages) => answered(tier.store(prompt, first, pages)),
         findState: (prompt, first, end) => answered(tier.findState(prompt, first, end)),
         storeState: (prompt, end, slot, first, count) =>
@@ -95,9 +96,9 @@ export function engineRecorder(
         load: (prompt, first, pages, slot, done) => {
           const load = loads;
           loads += 1;
-          tier.load(prompt, first, pages, slot, (right) => {
-            input({ kind: "loaded", ...here(), load, right });
-            done(right);
+          tier.load(prompt, first, pages, slot, (right, fromHost) => {
+            input({ kind: "loaded", ...here(), load, right, fromHost });
+            done(right, fromHost);
           });
         },
       };

@@ -20,7 +20,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Version of the recording format and of the scheduler's rules. Raise it when you change either: under other
  * rules a replay of an old recording would diverge. A test pins the decisions of this version.
  */
-export const RECORDING_VERSION = 59;
+export const RECORDING_VERSION = 60;
 
 /**
  * Head of a recording. Entries follow in the order in which they happened on their thread. They hold all
@@ -134,7 +134,7 @@ export type RecordingEntry =
       readonly engine: EngineId;
       readonly costs: TierCosts;
     }
-  /** Engine: its tier answered a lookup or a store. The next one of the engine answers the next call. */
+  /** Engine: its tier answered a lookup, a price or a store. The next one of the engine answers the next call. */
   | { readonly kind: "tierAnswer"; readonly atMs: number; readonly engine: EngineId; readonly answer: number }
   /** Engine: a load of its tier ended; `load` is its number, 0, 1, 2 … in the engine's life. */
   | {
@@ -143,6 +143,7 @@ export type RecordingEntry =
       readonly engine: EngineId;
       readonly load: number;
       readonly right: number;
+      readonly fromHost: number;
     };
 
 /** Entries of one kind. */

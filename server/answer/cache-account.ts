@@ -34,14 +34,14 @@ export class CacheAccount {
   readonly #fleet: AccountFleet;
   readonly #specs: readonly DeviceSpec[];
   readonly #history: PromptHistory;
-  readonly #onOutcome: (outcome: CacheOutcome) => void;
+  readonly #onOutcome: (outcome: CacheOutcome, engine: EngineId) => void;
   /** Tokens computed so far, by tenant. */
   readonly #computed = new Map<string, number>();
 
   constructor(
     fleet: AccountFleet,
     specs: readonly DeviceSpec[],
-    onOutcome: (outcome: CacheOutcome) => void,
+    onOutcome: (outcome: CacheOutcome, engine: EngineId) => void,
     history: PromptHistory = new PromptHistory(),
   ) {
     this.#fleet = fleet;
@@ -56,7 +56,7 @@ export class CacheAccount {
     const same = this.#history.nearest(tenant, tokens, (past) => past.salt === salt);
     const salted = this.#history.nearest(tenant, tokens, (past) => past.salt !== salt);
     const outcome = this.#outcome(prompt, cachedTokens, at, { same, salted });
-    this.#onOutcome(outcome);
+    this.#onOutcome(outcome, at.engine);
     this.#count(tenant, tokens.length - cachedTokens);
     if (!prompt.isKept || prompt.hasLogprobs) {
       if (same !== null) this.#history.touch(same.past);
@@ -81,7 +81,7 @@ export class CacheAccount {
   #outcome(
     { tokens, hasLogprobs, turn }: StartedPrompt,
     cachedTokens: number,
-    { engine, matchedTokens, tierTokens }: StartedAt,
+    { engine, matchedTokens, tierTokens, hostTokens }: StartedAt,
     { same, salted }: { readonly same: Nearest | null; readonly salted: Nearest | null },
   ): CacheOutcome {
     const { length: promptTokens } = tokens;
@@ -105,7 +105,7 @@ export class CacheAccount {
     }
     const earlier = nearest === null ? null : this.#earlier(nearest);
     const session = turn === null ? null : { ...turn.place, by: turn.by };
-    return { promptTokens, cachedTokens, tierTokens, misses, earlier, session };
+    return { promptTokens, cachedTokens, tierTokens, hostTokens, misses, earlier, session };
   }
 
   /** Reason why tokens of an earlier prompt are no longer cached. */

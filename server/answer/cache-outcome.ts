@@ -46,8 +46,9 @@ export interface CacheMiss {
 export interface CacheOutcome {
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  /** Tokens among them that were loaded from the lower tier. */
+  /** Tokens among them that were loaded from the lower tier, and those of them from the host's memory. */
   readonly tierTokens: number;
+  readonly hostTokens: number;
   /** In the order of the prompt, without gaps; empty if all but the last token were cached, which never is. */
   readonly misses: readonly CacheMiss[];
   /** The nearest earlier prompt of the key; null: there is none. */
@@ -68,10 +69,30 @@ export interface EarlierPrompt {
   readonly at: number;
 }
 
-/** Outcome in a few words: `hit=1234 of 1300; disk=400; ended=differs@1234`, where 400 came from a disk. */
-export function briefOutcome({ promptTokens, cachedTokens, tierTokens, misses }: CacheOutcome): string {
-  const disk = tierTokens === 0 ? "" : `disk=${tierTokens}; `;
-  return `hit=${cachedTokens} of ${promptTokens}; ${disk}ended=${endOf(misses)}`;
+/** Cached tokens by where they were: the engine's own memory, the host's, or a disk. */
+export interface FoundTokens {
+  readonly memory: number;
+  readonly host: number;
+  readonly disk: number;
+}
+
+export function foundTokens({
+  cachedTokens,
+  tierTokens,
+  hostTokens,
+}: Pick<CacheOutcome, "cachedTokens" | "tierTokens" | "hostTokens">): FoundTokens {
+  return { memory: cachedTokens - tierTokens, host: hostTokens, disk: tierTokens - hostTokens };
+}
+
+/**
+ * Outcome in a few words: `hit=1234 of 1300; host=300; disk=400; ended=differs@1234`, where 300 came from the host's
+ * memory and 400 from a disk.
+ */
+export function briefOutcome(outcome: CacheOutcome): string {
+  const { promptTokens, cachedTokens, misses } = outcome;
+  const { host, disk } = foundTokens(outcome);
+  const tiers = `${host === 0 ? "" : `host=${host}; `}${disk === 0 ? "" : `disk=${disk}; `}`;
+  return `hit=${cachedTokens} of ${promptTokens}; ${tiers}ended=${endOf(misses)}`;
 }
 
 /** Reason and place of the end of the match. */

@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
-import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
+import type { EngineId, Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
 import { ownMs } from "../../scheduler/explain/causes.ts";
 import type { Estimate } from "../../scheduler/explain/outlook.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
@@ -121,6 +121,8 @@ export interface Generation {
   readonly ignored: readonly string[];
   /** Outcome in the cache of each prompt whose computing has begun. */
   readonly cacheOutcomes: readonly CacheOutcome[];
+  /** Engine on which its computing began; null: it has not. */
+  readonly engine: EngineId | null;
   /** Ids of its sequences that were submitted. */
   readonly sequences: readonly SequenceId[];
   /** Time by cause of the first sequence that runs; of the one that ended last if none does. Null: none was submitted. */
@@ -187,6 +189,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
   readonly #choices: readonly Choice[];
   #choicesOpen: number;
   #isStarted = false;
+  engine: EngineId | null = null;
   #isEnded = false;
   #isPaused = false;
   #promptCount = 0;
@@ -391,6 +394,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     }
     if (this.#isStarted) return;
     this.#isStarted = true;
+    this.engine = at.engine;
     this.#listener({ kind: "started" });
   }
 

@@ -2,7 +2,7 @@
 import type { TokenId } from "../../base/token.ts";
 import { type PromptPart, partAt } from "../../text/conversation/prompt-outline.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
-import { type CacheMiss, type CacheOutcome, endOf } from "../answer/cache-outcome.ts";
+import { type CacheMiss, type CacheOutcome, endOf, foundTokens } from "../answer/cache-outcome.ts";
 import { ApiError, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
 
@@ -65,10 +65,10 @@ function recordOf(
     model,
     created: Math.floor(Date.now() / 1000),
     prompts: outcomes.map((outcome, index) => {
-      const { promptTokens, cachedTokens, tierTokens, misses, earlier, session } = outcome;
+      const { promptTokens, misses, earlier, session } = outcome;
       return {
         prompt_tokens: promptTokens,
-        found: { memory: cachedTokens - tierTokens, disk: tierTokens },
+        found: foundTokens(outcome),
         ended: endOf(misses),
         session: session === null ? null : { id: session.id, parent: session.parent, by: session.by },
         misses: misses.map((miss) => ({

@@ -125,13 +125,14 @@ export async function pool(
     telemetry.countTokens({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 });
     const used = { promptTokens, cachedTokens, completionTokens: 0, deviceMs: embedding.deviceMs };
     telemetry.ledger.charge(tenant, { ...used, outcome: "answered" });
-    telemetry.countFinished("stop", request.inputs.length);
-    telemetry.observeRequest("endToEnd", (performance.now() - exchange.arrivedMs) / 1000);
+    const engine = embedding.story?.engines.at(-1) ?? null;
+    telemetry.countFinished("stop", request.inputs.length, engine);
+    telemetry.observeRequest("endToEnd", (performance.now() - exchange.arrivedMs) / 1000, engine);
     record?.ended("answered", null);
     return pooled;
   } catch (error) {
     record?.ended(signal.aborted ? "cancelled" : "failed", (error as Error).message);
-    telemetry.countFinished(signal.aborted ? "abort" : "error", request.inputs.length);
+    telemetry.countFinished(signal.aborted ? "abort" : "error", request.inputs.length, null);
     throw error instanceof EmbeddingFailure ? (cut ?? errorOf(error.failure, lifecycle)) : error;
   } finally {
     record?.settled();

@@ -13,6 +13,7 @@ import type { Programs } from "../program/programs.ts";
 import type { KeyUse } from "../usage/use.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
+import { readCacheText } from "./cache-text.ts";
 import { answerEstimate } from "./estimate.ts";
 import { asking, during, exchangeOf, reportIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
@@ -89,6 +90,12 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     },
     { method: "GET", path: "/state/stream", isPublic: keyed, handler: (call) => streams.open(call) },
     ...requestRoutes(deps),
+    {
+      method: "GET",
+      path: "/v1/cache/text",
+      isPublic: keyed,
+      handler: adminsAlone((call) => readCacheText(call, deps.activity.caches, deps.tokenizer)),
+    },
     usageRoute(telemetry.ledger),
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },

@@ -79,6 +79,8 @@ interface PlannedOne {
   readonly memory: readonly { readonly name: string; readonly bytes: number; readonly note: string }[];
   /** Model that drafts, such as "smol-135m, llama in int8"; null: there is none. */
   readonly draftModel: string | null;
+  /** Sentence about KV pages of GPUs in the host's memory; null if there is nothing to say. */
+  readonly kvHost: string | null;
   /** Sentence about KV pages on disk; null if there is nothing to say. */
   readonly kvDisk: string | null;
 }
@@ -214,7 +216,7 @@ function processorOf(machine: Machine): DoctorReport["processor"] {
 }
 
 function plannedOne(plan: ServingPlan): PlannedOne {
-  const { folder, names, contextMax, draft, memory, disk } = plan;
+  const { folder, names, contextMax, draft, memory, host, disk } = plan;
   const { shape, family } = folder.config;
   return {
     names,
@@ -228,6 +230,7 @@ function plannedOne(plan: ServingPlan): PlannedOne {
     contextTokens: contextMax,
     memory: memory.rows,
     draftModel: draft === null ? null : describeDraft(draft),
+    kvHost: host.note,
     kvDisk: disk.note,
   };
 }

@@ -85,7 +85,9 @@ function reportText(report: DoctorReport): string {
     model === null && models.length === 0
       ? []
       : [line("jobs", jobsFolder === null ? "are not kept" : `are kept in ${jobsFolder}`)],
-    model === null ? [] : [line("pages on disk", model.kvDisk ?? "none")],
+    model === null
+      ? []
+      : [line("pages in host", model.kvHost ?? "none"), line("pages on disk", model.kvDisk ?? "none")],
     [line("address", `${address.host}:${address.port} ${address.isFree ? "is free" : "cannot be used"}`)],
     report.wouldStart
       ? ["`bunting serve` would start."]

@@ -104,7 +104,7 @@ function describePlan(plan: ServingPlan): string {
     memoryTable(plan.memory),
     ...folder.notes.flatMap((note) => ["", note]),
     ...describeWidened(plan),
-    ...(plan.disk.note === null ? [] : ["", `${plan.disk.note}.`]),
+    ...[plan.host.note, plan.disk.note].flatMap((note) => (note === null ? [] : ["", `${note}.`])),
   ].join("\n");
 }
 

@@ -15,7 +15,7 @@ const record: RequestFacts = {
   first_token_causes: { reading: 1, memory: 199, prompt: 100 },
   tokens: {
     prompt: 100,
-    found: { memory: 80, disk: 0 },
+    found: { memory: 80, host: 0, disk: 0 },
     computed: 20,
     generated: 12,
     recomputed: 0,

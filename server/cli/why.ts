@@ -81,8 +81,12 @@ const phaseNames: Readonly<Record<Phase, string>> = {
 /** Lines that show the time of a request by cause, each bar where the one before it ends. */
 export function waterfall(record: RequestFacts): string {
   const { total_ms: totalMs, first_token_ms: firstMs, tokens, late } = record;
-  const { memory, disk } = tokens.found;
-  const found = disk === 0 ? `${memory} cached` : `${memory} cached, ${disk} from disk`;
+  const { memory, host, disk } = tokens.found;
+  const found = [
+    `${memory} cached`,
+    ...(host === 0 ? [] : [`${host} from the host's memory`]),
+    ...(disk === 0 ? [] : [`${disk} from disk`]),
+  ].join(", ");
   const lines = [
     `${record.id}  ${record.route}  ${record.model}  ${record.status}`,
     ...(record.error === null ? [] : [record.error]),

@@ -16,7 +16,6 @@ import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { PriorState } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
-import type { PageMemory } from "../kv-disk/disk-tier.ts";
 import { atSpeedOf, calibrate } from "./calibrate.ts";
 import { KeptCosts } from "./kept-costs.ts";
 import type { DeviceSetup, LoadProgress, StartTimes } from "./protocol.ts";
@@ -25,7 +24,7 @@ import { oneToken, timeStep } from "./trial.ts";
 export interface OpenedDevice {
   readonly device: Device;
   /** Memory of its pages; null for a simulated device. */
-  readonly memory: PageMemory | null;
+  readonly memory: NativeDevice | null;
   /** Initial cost model, before the first real step. */
   readonly costs: LinearCost;
   /** Keeps the costs that served steps taught, for the next start. */

@@ -22,6 +22,7 @@ import { contextLimit } from "../../model/rope.ts";
 import { layersWithHead } from "../../model/shape.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { type DiskPlan, diskMemory, planDisk } from "../kv-disk/plan.ts";
+import { type HostPlan, planHost } from "../kv-host/plan.ts";
 import type { Backend } from "./backend.ts";
 import { type DraftPlan, draftWorkspace, openDraftModel, planDraft } from "./draft-plan.ts";
 
@@ -51,6 +52,7 @@ export interface ServingPlan {
   readonly contextMax: number;
   readonly memory: MemoryPlan;
   readonly disk: DiskPlan;
+  readonly host: HostPlan;
 }
 
 /** Memory of one of several models. */
@@ -104,7 +106,15 @@ export function planServing(
     weightBytes: sizes.weightBytes,
   });
   const diskBytes = diskMemory(disk);
-  checkHost((sizes.hostBytes + diskBytes) * gpus.length, machine);
+  const hostBytes = (sizes.hostBytes + diskBytes) * gpus.length;
+  checkHost(hostBytes, machine);
+  const host = planHost(config, {
+    isGpu: backend.gpus !== null,
+    isEncoder: shape.encoder !== undefined,
+    engines: backend.engines,
+    ...{ pageBytes, stateBytes },
+    freeBytes: machine.memoryFreeBytes - hostBytes,
+  });
   // Probes again, because cuBLASLt has allocated GPU memory since.
   const leftBytes = backend.gpus?.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes);
   const enginesEach = backend.gpus === null ? backend.engines : 1;
@@ -145,6 +155,7 @@ export function planServing(
     contextMax,
     memory,
     disk,
+    host,
   };
 }
 

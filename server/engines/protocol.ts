@@ -2,6 +2,7 @@ import type { LoadStage, NativeModel, NativeModelOptions } from "../../gpu/nativ
 import type { EngineLimits } from "../../gpu/native.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
+import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState, PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -10,6 +11,7 @@ import type { EngineReport } from "../../scheduler/messages.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
 import type { KvDiskSetup } from "../kv-disk/protocol.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
+import type { KvHostSetup } from "../kv-host/protocol.ts";
 
 /** Messages between the main thread and an engine's thread. Plain data, except for the port. */
 
@@ -27,6 +29,8 @@ interface NativeSetup {
   readonly limits: EngineLimits;
   /** KV pages on disk; absent or null: none. */
   readonly disk?: KvDiskSetup | null;
+  /** KV pages in the host's memory; absent or null: none. */
+  readonly host?: KvHostSetup | null;
 }
 
 interface GpuSetup extends NativeSetup {
@@ -116,6 +120,8 @@ export interface StartTimes {
 export interface InspectMessage {
   readonly kind: "inspect";
   readonly nodesMax: number;
+  /** Tokens of each node that the snapshot has; 0: none. */
+  readonly textTokens: number;
 }
 
 /** Messages from a worker. */
@@ -132,6 +138,8 @@ export type WorkerMessage =
   | { readonly kind: "report"; readonly report: EngineReport; readonly costs: OnlineState | null }
   /** Counts of the KV pages on disk since the last such message. */
   | { readonly kind: "disk"; readonly counts: Readonly<StoreCounts> }
+  /** Counts of those in the host's memory since the last such message. */
+  | { readonly kind: "host"; readonly counts: Readonly<HostCounts> }
   /** Answer to an `InspectMessage`. */
   | { readonly kind: "cache"; readonly snapshot: CacheSnapshot }
   /** Entries of the recording. */

@@ -222,8 +222,9 @@ test("each engine answers with a snapshot of its prefix cache", async () => {
     () => ({ onCache: (engine, snapshot) => caches.resolve([engine, snapshot]) }),
   );
   await run(running, prompt(100), 10);
-  running.inspect(2);
-  const [engine, { nodes, nodesTotal, pagesTotal }] = await caches.promise;
+  running.inspect(2, 3);
+  const [engine, { nodes, nodesTotal, pagesTotal, beginnings }] = await caches.promise;
+  expect(beginnings?.map(({ length }) => length)).toEqual([0, 3]);
   expect([engine, nodesTotal, pagesTotal]).toEqual([0 as EngineId, expect.any(Number), 7]);
   // The root, and the first part of the sequence.
   expect(nodes.map(([, parent, start, , , pagesBelow]) => [parent, start, pagesBelow])).toEqual([

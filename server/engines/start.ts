@@ -2,6 +2,7 @@ import type { TokenId } from "../../base/token.ts";
 import type { NativeModel } from "../../gpu/native/open.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
+import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { OnlineCostModel, type PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -57,6 +58,8 @@ export interface EnginesEvents {
   onPlacement?(sequence: SequenceId, placement: Placement): void;
   /** Counts of the engine's KV pages on disk since the last call. */
   onDisk?(engine: EngineId, counts: Readonly<StoreCounts>): void;
+  /** Counts of those in the host's memory since the last call. */
+  onHost?(engine: EngineId, counts: Readonly<HostCounts>): void;
   /** Snapshot of the engine's prefix cache, after `inspect`. */
   onCache?(engine: EngineId, snapshot: CacheSnapshot): void;
   /**
@@ -78,8 +81,8 @@ export interface RunningEngines {
   readonly packedNote: string | null;
   /** Parts of the first engine's start. */
   readonly startTimes: StartTimes;
-  /** Asks every engine for a snapshot of its prefix cache (`onCache`). */
-  inspect(nodesMax: number): void;
+  /** Asks every engine for a snapshot of its prefix cache (`onCache`), with up to `textTokens` tokens of each node. */
+  inspect(nodesMax: number, textTokens: number): void;
   /** Stops every engine after its current step and drops running sequences. Idempotent. */
   close(): Promise<void>;
 }
@@ -161,8 +164,8 @@ class Engines {
       specs: started.map(({ ready }) => ready.spec),
       packedNote: this.#model?.packedNote ?? null,
       startTimes: first.ready.times,
-      inspect: (nodesMax) => {
-        for (const supervisor of this.#supervisors) supervisor.inspect(nodesMax);
+      inspect: (nodesMax, textTokens) => {
+        for (const supervisor of this.#supervisors) supervisor.inspect(nodesMax, textTokens);
       },
       close: () => this.close(),
     };
@@ -195,6 +198,7 @@ class Engines {
 
   #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
     if (news.kind === "disk") events.onDisk?.(engine, news.counts);
+    if (news.kind === "host") events.onHost?.(engine, news.counts);
     if (news.kind === "cache") events.onCache?.(engine, news.snapshot);
     if (news.kind === "recorded") for (const entry of news.entries) this.#recording?.write(entry);
     if (news.kind !== "report") return;

@@ -56,8 +56,8 @@ export class EngineSupervisor {
   }
 
   /** Asks the engine for a snapshot of its prefix cache. */
-  inspect(nodesMax: number): void {
-    this.#thread?.inspect(nodesMax);
+  inspect(nodesMax: number, textTokens: number): void {
+    this.#thread?.inspect(nodesMax, textTokens);
   }
 
   /** Stops the engine and prevents restarts; resolves when nothing runs. */

@@ -18,7 +18,7 @@ export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
 /** Messages of a thread while it starts and runs. */
 export type ThreadNews = Extract<
   WorkerMessage,
-  { kind: "progress" | "report" | "disk" | "cache" | "recorded" }
+  { kind: "progress" | "report" | "disk" | "host" | "cache" | "recorded" }
 >;
 
 /**
@@ -85,8 +85,8 @@ export class EngineThread implements EngineLink {
   }
 
   /** Asks for a snapshot of the prefix cache, which comes as news after the step in flight. */
-  inspect(nodesMax: number): void {
-    this.#post({ kind: "inspect", nodesMax });
+  inspect(nodesMax: number, textTokens: number): void {
+    this.#post({ kind: "inspect", nodesMax, textTokens });
   }
 
   /** Stops the thread after its current step; resolves when it has ended. */

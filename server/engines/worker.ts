@@ -6,7 +6,7 @@ import type { Device } from "../../scheduler/device.ts";
 import { type EngineEnd, EngineHost } from "../../scheduler/host/engine-host.ts";
 import { engineRecorder } from "../../scheduler/recording/recorder.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
-import { DiskTier } from "../kv-disk/disk-tier.ts";
+import { type EngineTier, openTier } from "./engine-tier.ts";
 import { runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
@@ -34,7 +34,10 @@ self.onmessage = (event: MessageEvent<EngineStart>) => {
 };
 
 function run(start: EngineStart): void {
-  const tier = diskTier(start);
+  const tier = openTier(start, {
+    onDisk: (counts) => tell({ kind: "disk", counts }),
+    onHost: (counts) => tell({ kind: "host", counts }),
+  });
   try {
     runEngine(start, tier);
   } finally {
@@ -42,7 +45,7 @@ function run(start: EngineStart): void {
   }
 }
 
-function runEngine(start: EngineStart, tier: DiskTier | null): void {
+function runEngine(start: EngineStart, tier: EngineTier | null): void {
   const { setup, engine, epoch, model, inbox, doorbell } = start;
   const clock = new LoopClock();
   const bell = new Int32Array(doorbell);
@@ -68,7 +71,8 @@ function runEngine(start: EngineStart, tier: DiskTier | null): void {
         const message = received.message as PackedMessage | InspectMessage;
         if (message.kind !== "inspect") return unpacked(message);
         const { engine } = host;
-        if (engine !== null) tell({ kind: "cache", snapshot: engine.snapshotCache(message.nodesMax) });
+        const { nodesMax, textTokens } = message;
+        if (engine !== null) tell({ kind: "cache", snapshot: engine.snapshotCache(nodesMax, textTokens) });
       }
     },
     report: (report, learnt) => {
@@ -83,7 +87,12 @@ function runEngine(start: EngineStart, tier: DiskTier | null): void {
     const drawing = mortal(device, start);
     const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
     if (memory !== null) tier?.attach(memory);
-    const ports = { link, device: constrained ?? drawing, clock, ...(tier === null ? {} : { tier }) };
+    const ports = {
+      link,
+      device: constrained ?? drawing,
+      clock,
+      ...(tier === null ? {} : { tier: tier.tier }),
+    };
     host.open(ports, { epoch, settings: setup.options, costs });
     const { model: loaded, times } = opened;
     tell({ kind: "ready", spec: device.spec, model: loaded, costs: costs.state(), times });
@@ -108,12 +117,6 @@ function runEngine(start: EngineStart, tier: DiskTier | null): void {
   if (learnt !== null) opened.keepCosts(learnt);
   // Skipped after a failure: other engines may use this thread's model, and a replacement will.
   opened.closeModel();
-}
-
-/** Tier of KV pages on disk, which opens while the engine loads; null: none. */
-function diskTier({ setup: { device }, engine, doorbell }: EngineStart): DiskTier | null {
-  if (device.kind === "simulated" || !device.disk) return null;
-  return new DiskTier(device.disk, engine, doorbell, (counts) => tell({ kind: "disk", counts }));
 }
 
 /** Waits for the first message. Throws an error if the thread is stopped before. */

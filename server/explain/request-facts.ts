@@ -17,7 +17,7 @@ export interface RequestFacts {
   readonly first_token_causes: Readonly<Record<string, number>> | null;
   readonly tokens: {
     readonly prompt: number;
-    readonly found: { readonly memory: number; readonly disk: number };
+    readonly found: { readonly memory: number; readonly host: number; readonly disk: number };
     readonly computed: number;
     readonly recomputed: number;
     readonly generated: number;

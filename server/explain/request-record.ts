@@ -2,7 +2,7 @@ import type { SequenceId } from "../../scheduler/core.ts";
 import { CAUSES, causeIndex, causes, fitMs } from "../../scheduler/explain/causes.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Blocker } from "../../scheduler/explain/time-account.ts";
-import type { CacheOutcome } from "../answer/cache-outcome.ts";
+import { type CacheOutcome, foundTokens } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { Blocker as ShownBlocker, RequestFacts as ShownFacts } from "./request-facts.ts";
 
@@ -65,7 +65,8 @@ export class RequestRecord {
   /** The generation while it runs. */
   #live: Recorded | null = null;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
-  #diskTokens = 0;
+  #tierTokens = 0;
+  #hostTokens = 0;
   #story: Story | null = null;
   #endMs: number | null = null;
   #isSettled = false;
@@ -179,7 +180,7 @@ export class RequestRecord {
       first_token_causes: first === null ? null : byName(first),
       tokens: {
         prompt: promptTokens,
-        found: { memory: cachedTokens - this.#diskTokens, disk: this.#diskTokens },
+        found: foundTokens({ cachedTokens, tierTokens: this.#tierTokens, hostTokens: this.#hostTokens }),
         computed: promptTokens - cachedTokens,
         recomputed: story?.recomputedTokens ?? 0,
         generated: completionTokens,
@@ -209,7 +210,8 @@ export class RequestRecord {
     const live = this.#live;
     if (live === null) return;
     this.#usage = live.usage;
-    this.#diskTokens = live.cacheOutcomes.reduce((sum, { tierTokens }) => sum + tierTokens, 0);
+    this.#tierTokens = live.cacheOutcomes.reduce((sum, { tierTokens }) => sum + tierTokens, 0);
+    this.#hostTokens = live.cacheOutcomes.reduce((sum, { hostTokens }) => sum + hostTokens, 0);
     this.#story = live.story ?? this.#story;
   }
 

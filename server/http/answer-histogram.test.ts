@@ -12,12 +12,12 @@ test("a scrape reads as one of prom-client's own histograms, but for the decimal
       const [name, help, buckets] = ["seconds", "How long it took.", [1, 2.5, 10]] as const;
       const own = new Registry();
       const theirs = new Registry();
-      const histogram = new AnswerHistogram(name, help, labels, buckets);
+      const histogram = new AnswerHistogram(name, help, { model_name: labels.model_name }, ["0"], buckets);
       own.registerMetric(histogram.metric);
       const labelNames = Object.keys(labels);
       const known = new Histogram({ name, help, labelNames, buckets: [...buckets], registers: [theirs] });
       for (const one of values) {
-        histogram.observe(one);
+        histogram.observe(one, "0");
         known.observe(labels, one);
       }
       const expected = (await theirs.metrics()).replaceAll(/le="(\d+)"/g, 'le="$1.0"');
@@ -25,4 +25,18 @@ test("a scrape reads as one of prom-client's own histograms, but for the decimal
     }),
     runs(100),
   );
+});
+
+test("each engine has its own buckets, and all have the same together", async () => {
+  const histogram = new AnswerHistogram("seconds", "", {}, ["0", "1"], [1]);
+  for (const engine of ["0", "1", "1", "all"]) histogram.observe(0.5, engine);
+  expect([...histogram.counts]).toEqual([4, 0]);
+  const registry = new Registry();
+  registry.registerMetric(histogram.metric);
+  const counts = (await registry.metrics()).split("\n").filter((line) => line.startsWith("seconds_count"));
+  expect(counts).toEqual([
+    'seconds_count{engine="0"} 1',
+    'seconds_count{engine="1"} 2',
+    'seconds_count{engine="all"} 1',
+  ]);
 });

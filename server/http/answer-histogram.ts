@@ -8,9 +8,14 @@ export interface BucketCounts {
 
 type Labels = Readonly<Record<string, string | number>>;
 
+interface EngineCounts {
+  readonly counts: Float64Array;
+  sum: number;
+}
+
 /**
- * Prometheus histogram with one fixed set of labels, for values observed at every token. prom-client builds a
- * string of the labels at each observation, which costs more than making the token's text.
+ * Prometheus histogram by engine, for values observed at every token. prom-client builds a string of the labels at
+ * each observation, which costs more than making the token's text.
  */
 export class AnswerHistogram implements BucketCounts {
   readonly type = "histogram";
@@ -21,20 +26,28 @@ export class AnswerHistogram implements BucketCounts {
   readonly bounds: readonly number[];
   /**
    * Observations per bucket: a value counts in the first bucket whose bound it does not exceed. The last
-   * counts values above all bounds.
+   * counts values above all bounds. Of all engines together.
    */
   readonly counts: Float64Array;
-  #sum = 0;
+  readonly #engines = new Map<string, EngineCounts>();
 
-  constructor(name: string, help: string, labels: Labels, bounds: readonly number[]) {
+  /** `engines`: values of the label `engine` that are there before anything is observed. */
+  constructor(
+    name: string,
+    help: string,
+    labels: Labels,
+    engines: readonly string[],
+    bounds: readonly number[],
+  ) {
     this.name = name;
     this.help = help;
     this.#labels = labels;
     this.bounds = bounds;
     this.counts = new Float64Array(bounds.length + 1);
+    for (const engine of engines) this.#of(engine);
   }
 
-  observe(value: number): void {
+  observe(value: number, engine: string): void {
     let bucket = 0;
     for (let end = this.bounds.length; bucket < end; ) {
       const middle = (bucket + end) >> 1;
@@ -42,7 +55,17 @@ export class AnswerHistogram implements BucketCounts {
       else end = middle;
     }
     this.counts[bucket]! += 1;
-    this.#sum += value;
+    const own = this.#of(engine);
+    own.counts[bucket]! += 1;
+    own.sum += value;
+  }
+
+  #of(engine: string): EngineCounts {
+    const known = this.#engines.get(engine);
+    if (known !== undefined) return known;
+    const made = { counts: new Float64Array(this.counts.length), sum: 0 };
+    this.#engines.set(engine, made);
+    return made;
   }
 
   /** Typed for a registry of prom-client, which calls only `get` at a scrape. */
@@ -52,19 +75,19 @@ export class AnswerHistogram implements BucketCounts {
 
   async get(): Promise<object> {
     const { type, name, help } = this;
-    const labels = this.#labels;
+    return { type, name, help, values: [...this.#engines].flatMap((engine) => this.#values(...engine)) };
+  }
+
+  #values(engine: string, { counts, sum }: EngineCounts): object[] {
+    const { name } = this;
+    const labels = { ...this.#labels, engine };
     let count = 0;
     const buckets = [...this.bounds, "+Inf"].map((bound, bucket) => {
-      count += this.counts[bucket]!;
+      count += counts[bucket]!;
       return { metricName: `${name}_bucket`, labels: { le: textOf(bound), ...labels }, value: count };
     });
-    const sum = { metricName: `${name}_sum`, labels, value: this.#sum };
-    return {
-      type,
-      name,
-      help,
-      values: [...buckets, sum, { ...sum, metricName: `${name}_count`, value: count }],
-    };
+    const total = { metricName: `${name}_sum`, labels, value: sum };
+    return [...buckets, total, { ...total, metricName: `${name}_count`, value: count }];
   }
 }
 

@@ -1,7 +1,8 @@
+import type { EngineId } from "../../scheduler/core.ts";
 import type { AnswerEvent } from "../answer/events.ts";
 import type { Generation, GenerationRequest } from "../answer/generation.ts";
 import type { UsageOutcome } from "../usage/use.ts";
-import type { Telemetry } from "./telemetry.ts";
+import type { RequestHistogram, Telemetry } from "./telemetry.ts";
 
 /** Receiver of an answer's measurements. */
 export type AnswerTelemetry = Pick<
@@ -32,7 +33,9 @@ interface ChoiceMeasures {
 /** Measures one answer by its events: the client's waiting times, and the answer's length. */
 export class AnswerMeasures {
   readonly #telemetry: AnswerTelemetry;
-  readonly #tenant: string;
+  readonly #request: GenerationRequest;
+  /** Engine on which it began; null: on none. */
+  #engine: EngineId | null = null;
   readonly #arrivedMs: number;
   readonly #loadMs: number;
   readonly #choices: ChoiceMeasures[];
@@ -43,7 +46,6 @@ export class AnswerMeasures {
   /** `arrivedMs`: arrival of the request's head, on the clock of `performance.now()`. */
   constructor(telemetry: AnswerTelemetry, request: GenerationRequest, arrivedMs: number, loadMs = 0) {
     this.#telemetry = telemetry;
-    this.#tenant = request.tenant;
     this.#arrivedMs = arrivedMs;
     this.#loadMs = loadMs;
     this.#choicesOpen = request.prompts.length * request.choices;
@@ -52,11 +54,7 @@ export class AnswerMeasures {
       firstMs: null,
       lastMs: null,
     }));
-    for (const prompt of request.prompts) {
-      telemetry.observeRequest("promptTokens", prompt.length);
-      telemetry.observeRequest("choices", request.choices);
-      if (request.tokensMax !== null) telemetry.observeRequest("tokensMax", request.tokensMax);
-    }
+    this.#request = request;
   }
 
   /** Times until now, or to the last token. */
@@ -71,22 +69,28 @@ export class AnswerMeasures {
   }
 
   /** Reads `answer.usage` only at the end, since that computes it. */
-  note(event: AnswerEvent, answer: Pick<Generation, "usage" | "deviceMs">): void {
+  note(
+    event: AnswerEvent,
+    answer: Pick<Generation, "usage" | "deviceMs" | "engine" | "cacheOutcomes">,
+  ): void {
     const nowMs = performance.now();
     if (event.kind === "delta") this.#delta(event.choice, event.tokens.length, nowMs);
     else if (event.kind === "started") {
       this.#startedMs = nowMs;
+      this.#engine = answer.engine;
       this.#observeSeconds("queue", nowMs - this.#arrivedMs);
     } else if (event.kind === "finish") {
       this.#choicesOpen--;
-      this.#telemetry.countFinished(event.reason === "calls" ? "stop" : event.reason);
+      this.#telemetry.countFinished(event.reason === "calls" ? "stop" : event.reason, 1, this.#engine);
     } else {
       if (event.kind === "failed")
         this.#failed(event.failure.kind === "aborted" && event.failure.by !== "server");
       const { usage } = answer;
       this.#telemetry.countTokens(usage);
       const { deviceMs } = answer;
-      this.#telemetry.ledger.charge(this.#tenant, { ...usage, deviceMs, outcome: outcomeOf(event) });
+      this.#telemetry.ledger.charge(this.#request.tenant, { ...usage, deviceMs, outcome: outcomeOf(event) });
+      for (const { promptTokens, cachedTokens } of answer.cacheOutcomes)
+        this.#observe("computedPrompt", promptTokens - cachedTokens);
       this.#ended(usage.completionTokens, nowMs);
     }
   }
@@ -110,16 +114,19 @@ export class AnswerMeasures {
   }
 
   #failed(isReaderGone: boolean): void {
-    this.#telemetry.countFinished(isReaderGone ? "abort" : "error", this.#choicesOpen);
+    this.#telemetry.countFinished(isReaderGone ? "abort" : "error", this.#choicesOpen, this.#engine);
   }
 
   #ended(completionTokens: number, nowMs: number): void {
+    const { prompts, choices, tokensMax } = this.#request;
+    for (const prompt of prompts) {
+      this.#observe("promptTokens", prompt.length);
+      this.#observe("choices", choices);
+      if (tokensMax !== null) this.#observe("tokensMax", tokensMax);
+    }
     this.#observeSeconds("endToEnd", nowMs - this.#arrivedMs);
-    this.#telemetry.observeRequest("generationTokens", completionTokens);
-    this.#telemetry.observeRequest(
-      "longestChoice",
-      Math.max(0, ...this.#choices.map(({ tokens }) => tokens)),
-    );
+    this.#observe("generationTokens", completionTokens);
+    this.#observe("longestChoice", Math.max(0, ...this.#choices.map(({ tokens }) => tokens)));
     for (const { tokens, firstMs, lastMs } of this.#choices) {
       if (firstMs !== null)
         this.#observeSeconds("tokenSeconds", (lastMs! - firstMs) / Math.max(1, tokens - 1));
@@ -128,8 +135,12 @@ export class AnswerMeasures {
     if (this.#firstTokenMs !== null) this.#observeSeconds("decode", nowMs - this.#firstTokenMs);
   }
 
-  #observeSeconds(name: Parameters<Telemetry["observeRequest"]>[0], ms: number): void {
-    this.#telemetry.observeRequest(name, ms / 1000);
+  #observeSeconds(name: RequestHistogram, ms: number): void {
+    this.#observe(name, ms / 1000);
+  }
+
+  #observe(name: RequestHistogram, value: number): void {
+    this.#telemetry.observeRequest(name, value, this.#engine);
   }
 }
 

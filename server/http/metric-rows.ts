@@ -81,9 +81,14 @@ export const counters = {
     "KV pages on disk: stored, read, damaged, failedReads, failedWrites; and droppedSegments, files of pages.",
     ["engine", "event"],
   ],
+  host: [
+    "bunting_kv_host_total",
+    "KV pages in the host's memory: stored, read; and dropped for others.",
+    ["engine", "event"],
+  ],
   cachedPrompt: [
     "vllm:prompt_tokens_cached_by_source_total",
-    "Prompt tokens found in the cache, by where they were: device (memory) or disk.",
+    "Prompt tokens found in the cache, by where they were: device (the engine's memory), host or disk.",
     [...ofEngine, "source"],
   ],
   http: [
@@ -177,6 +182,11 @@ export const engineTotals: readonly EngineRow[] = [
   ["bunting_tier_stored_pages_total", "Pages stored on the tier.", (load) => load.tierStoredPagesTotal],
   ["bunting_tier_found_pages_total", "Pages that lookups found there.", (load) => load.tierFoundPagesTotal],
   ["bunting_tier_loaded_pages_total", "Pages loaded from it.", (load) => load.tierLoadedPagesTotal],
+  [
+    "bunting_tier_host_pages_total",
+    "Pages loaded that came from the host's memory.",
+    (load) => load.tierHostPagesTotal,
+  ],
   ["bunting_tier_short_loads_total", "Loads with lost pages.", (load) => load.tierShortLoadsTotal],
 ];
 

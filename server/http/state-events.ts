@@ -33,7 +33,9 @@ export interface CachesNow {
   readonly keys: readonly KeyHits[];
 }
 
-export interface CacheNow extends Omit<CacheSnapshot, "evictions"> {
+export interface CacheNow extends Omit<CacheSnapshot, "evictions" | "beginnings"> {
+  /** True if an operator may read texts of nodes (`GET /v1/cache/text`). */
+  readonly showsText: boolean;
   readonly evictions: readonly EvictionNow[];
 }
 
@@ -118,6 +120,7 @@ export const shownLoad = [
   "evictedPagesTotal",
   "tierStoredPagesTotal",
   "tierLoadedPagesTotal",
+  "tierHostPagesTotal",
   "draftTokensTotal",
   "acceptedTokensTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];

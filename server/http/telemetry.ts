@@ -1,11 +1,12 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { causes } from "../../scheduler/explain/causes.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
-import type { SessionObserver } from "../../scheduler/session/session-keeper.ts";
-import type { CacheOutcome } from "../answer/cache-outcome.ts";
+import { keepingEvents, type SessionObserver } from "../../scheduler/session/session-keeper.ts";
+import { type CacheOutcome, foundTokens } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
 import type { Traces } from "../trace/traces.ts";
@@ -35,6 +36,10 @@ import { processMetrics, Scrape } from "./scrape.ts";
  * own, finer where theirs are coarse. State and totals of the engines are read at a scrape, so that they cost
  * nothing in between.
  */
+
+/** Engines of a model whose answers are told apart at most: each has hundreds of lines in a scrape. */
+const APART_MAX = 8;
+const EVERY_ENGINE = "all";
 
 /** Measure of an answer. */
 export type RequestHistogram = keyof typeof answerHistograms;
@@ -93,7 +98,8 @@ export class Telemetry {
   readonly #registers = [this.#registry];
   readonly #scrape: Scrape;
   readonly #modelName: string;
-  readonly #answerLabels: Readonly<Record<"model_name" | "engine", string>>;
+  /** Values of the label `engine` that answers have, by engine; a single one for all of many engines. */
+  readonly #answerEngines: readonly string[];
   /** Number of the last step that was counted, by engine. */
   readonly #lastStep: number[];
   readonly #computed = { requests: 0, jobs: 0 };
@@ -120,8 +126,8 @@ export class Telemetry {
     this.ledger = ledger;
     this.traces = traces ?? null;
     this.#modelName = modelName;
-    // The fleet chooses a request's engine, so the label is "all"; with one engine it is known.
-    this.#answerLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
+    this.#answerEngines =
+      specs.length <= APART_MAX ? specs.map((_, engine) => String(engine)) : [EVERY_ENGINE];
     this.#answers = mapValues(answerHistograms, (row) => this.#answerHistogram(row));
     this.#lastStep = specs.map(() => 0);
     for (const [name, help, read] of engineGauges) this.#gauge(name, help, () => loads().map(read));
@@ -180,11 +186,11 @@ export class Telemetry {
   }
 
   /** Counts what the prefix cache had of a prompt, and what it lacked. */
-  countCacheOutcome({ promptTokens, cachedTokens, tierTokens, misses }: CacheOutcome): void {
-    this.observeRequest("computedPrompt", promptTokens - cachedTokens);
-    const { cachedPrompt } = this.#counters;
-    cachedPrompt.inc({ ...this.#answerLabels, source: "device" }, cachedTokens - tierTokens);
-    cachedPrompt.inc({ ...this.#answerLabels, source: "disk" }, tierTokens);
+  countCacheOutcome(outcome: CacheOutcome, engine: EngineId): void {
+    const { memory: device, host, disk } = foundTokens(outcome);
+    for (const [source, tokens] of Object.entries({ device, host, disk }))
+      this.#counters.cachedPrompt.inc({ ...this.#labels(engine), source }, tokens);
+    const { misses } = outcome;
     for (const { reason, tokens } of misses) {
       this.#counters.cacheMisses.inc({ reason });
       this.#counters.cacheMissTokens.inc({ reason }, tokens);
@@ -222,6 +228,11 @@ export class Telemetry {
       this.#counters.disk.inc({ engine: String(engine), event }, count);
   }
 
+  countHost(engine: EngineId, counts: Readonly<HostCounts>): void {
+    for (const [event, count] of Object.entries(counts))
+      this.#counters.host.inc({ engine: String(engine), event }, count);
+  }
+
   observeHttp(handler: string, method: string, status: number, seconds: number): void {
     this.#counters.http.inc({
       handler,
@@ -232,12 +243,19 @@ export class Telemetry {
     this.#server.httpSeconds.observe({ handler, method }, seconds);
   }
 
-  observeRequest(name: RequestHistogram, value: number): void {
-    this.#answers[name].observe(value);
+  /** `engine`: that of the answer; null: it began on none. */
+  observeRequest(name: RequestHistogram, value: number, engine: EngineId | null): void {
+    this.#answers[name].observe(value, this.#answerEngine(engine));
   }
 
-  countFinished(reason: FinishLabel, choices = 1): void {
-    if (choices > 0) this.#counters.finished.inc({ ...this.#answerLabels, finished_reason: reason }, choices);
+  countFinished(reason: FinishLabel, choices: number, engine: EngineId | null): void {
+    const labels = { model_name: this.#modelName, engine: this.#answerEngine(engine) };
+    if (choices > 0) this.#counters.finished.inc({ ...labels, finished_reason: reason }, choices);
+  }
+
+  #answerEngine(engine: EngineId | null): string {
+    const { length } = this.#answerEngines;
+    return length === 1 ? this.#answerEngines[0]! : (this.#answerEngines[engine ?? -1] ?? EVERY_ENGINE);
   }
 
   #labels(engine: number) {
@@ -253,7 +271,13 @@ export class Telemetry {
   }
 
   #answerHistogram([name, help, buckets]: AnswerRow): AnswerHistogram {
-    const histogram = new AnswerHistogram(name, help, this.#answerLabels, buckets);
+    const histogram = new AnswerHistogram(
+      name,
+      help,
+      { model_name: this.#modelName },
+      this.#answerEngines,
+      buckets,
+    );
     this.#registry.registerMetric(histogram.metric);
     return histogram;
   }
@@ -287,9 +311,12 @@ export class Telemetry {
   /** Counts nothing under labels that are known, so that their rates are 0 until something happens. */
   #beginAtZero(): void {
     for (const reason of ["stop", "length", "abort", "error"] satisfies FinishLabel[])
-      this.#counters.finished.inc({ ...this.#answerLabels, finished_reason: reason }, 0);
-    for (const source of ["device", "disk"])
-      this.#counters.cachedPrompt.inc({ ...this.#answerLabels, source }, 0);
+      for (const engine of this.#answerEngines)
+        this.#counters.finished.inc({ model_name: this.#modelName, engine, finished_reason: reason }, 0);
+    for (const event of keepingEvents) this.#counters.sessionsKept.inc({ event }, 0);
+    for (const source of ["device", "host", "disk"])
+      for (const engine of this.#lastStep.keys())
+        this.#counters.cachedPrompt.inc({ ...this.#labels(engine), source }, 0);
   }
 
   /** Values of an engine by one more label; totals have names that end so. */

@@ -1,44 +1,33 @@
 import { receiveMessageOnPort } from "node:worker_threads";
-import type { LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-tier.ts";
+import type { StoreBelow } from "../../scheduler/cache/host-tier.ts";
+import type { LoadDone, LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-tier.ts";
+import type { Place } from "../../scheduler/cache/place-table.ts";
 import type { PageId, StateSlot } from "../../scheduler/core.ts";
+import { believed } from "./believed.ts";
 import { secretFor } from "./folders.ts";
 import { PageIds, type StoredId } from "./page-ids.ts";
 import {
-  DISK_ENDED,
-  DISK_GATE,
-  DISK_RINGS,
-  DISK_STOPPED,
-  DISK_WORDS,
   type DiskAnswer,
   type DiskStart,
   type DiskTask,
-  GATE_OPEN,
-  GATE_SHUT,
   type KvDiskSetup,
   pieceAt,
   statePages,
   waitingPages,
 } from "./protocol.ts";
+import { makeSideWords, ring, stop } from "./side-thread.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
 /** Bytes a second that are assumed before the first load, and the first store. */
 const LOAD_BYTES_PER_MS = 1e6;
 const COPY_BYTES_PER_MS = 4e6;
 const LATENCY_MS = 1;
-/**
- * Weights of a measurement that is less, or more, than was believed, and how many times as much it may be at most.
- * A busy machine interrupts some, and too high a price would end the loads and stores that correct it.
- */
-const LESS = 0.5;
-const MORE = 0.05;
-const MORE_MAX = 2;
 /** Fewest pages of a load that tell the time of a page. */
 const MEASURED_PAGES_MIN = 4;
 /** Distance of the pages, before those that are stored, that count as used. */
 const USED_STEP = 16;
-/** Longest waits for the thread's start and end. */
+/** Longest wait for the thread's start. */
 const OPEN_MS_MAX = 5000;
-const CLOSE_MS_MAX = 5000;
 
 /** Copies things of a store, by their indexes, to consecutive slots. */
 type Copy = (memory: PageMemory, fresh: readonly number[], slots: Uint8Array) => void;
@@ -61,23 +50,28 @@ interface Job {
   readonly done: (right: number) => void;
 }
 
+type Load = Extract<DiskTask, { kind: "load" }>;
+
 /**
  * Tier of KV pages and states on disk, on its engine's thread. A thread of its own does all input and output
  * (worker.ts). It writes loaded pages to the device itself, so neither waits for the other.
  */
-export class DiskTier implements LowerTier {
+export class DiskTier implements LowerTier, StoreBelow {
   readonly costs: { -readonly [Name in keyof TierCosts]: TierCosts[Name] };
   readonly #setup: KvDiskSetup;
-  readonly #ids: PageIds;
+  /** Ids of pages and pieces; only this folder has them. */
+  readonly ids: PageIds;
   readonly #bell: Int32Array<SharedArrayBuffer>;
   readonly #onCounts: (counts: Readonly<StoreCounts>) => void;
   readonly #port: MessagePort;
-  readonly #words: Int32Array<SharedArrayBuffer>;
+  readonly #words = makeSideWords();
   readonly #slots: Uint8Array;
   readonly #slotCount: number;
   readonly #stored = new Set<StoredId>();
   /** Pages that wait in slots. */
   readonly #waiting = new Set<StoredId>();
+  /** Things that wait in places, with what to call when they are written. */
+  readonly #inPlaces = new Map<StoredId, () => void>();
   readonly #jobs = new Map<number, Job>();
   #memory: PageMemory | null = null;
   #state: "opening" | "open" | "readOnly" | "failed" | "closed" = "opening";
@@ -96,7 +90,7 @@ export class DiskTier implements LowerTier {
     this.#bell = new Int32Array(doorbell);
     this.#onCounts = onCounts;
     this.#setup = setup;
-    this.#ids = new PageIds(setup.identity, setup.pageTokens, secretFor(setup.key, "ids"));
+    this.ids = new PageIds(setup.identity, setup.pageTokens, secretFor(setup.key, "ids"));
     this.costs = {
       pageBytes,
       statePages: statePages(setup),
@@ -108,12 +102,10 @@ export class DiskTier implements LowerTier {
     this.#free = this.#slotCount;
     const slots = new SharedArrayBuffer(this.#slotCount * pageBytes);
     this.#slots = new Uint8Array(slots);
-    const words = new SharedArrayBuffer(DISK_WORDS * Int32Array.BYTES_PER_ELEMENT);
-    this.#words = new Int32Array(words);
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
     const worker = new Worker(setup.workerUrl, { name: `disk ${engine}` });
-    const start: DiskStart = { setup, engine, port: port2, words, slots, doorbell };
+    const start: DiskStart = { setup, engine, port: port2, words: this.#words.buffer, slots, doorbell };
     worker.postMessage(start, [port2]);
   }
 
@@ -138,13 +130,32 @@ export class DiskTier implements LowerTier {
       if (received === undefined || this.#state === "closed") break;
       this.#take(received.message as DiskAnswer);
     }
-    if (this.#state === "failed") for (const job of [...this.#jobs.keys()]) this.#finish(job, 0, 0);
+    if (this.#state !== "failed") return;
+    for (const job of [...this.#jobs.keys()]) this.#finish(job, 0, 0);
+    const written = [...this.#inPlaces.values()];
+    this.#inPlaces.clear();
+    for (const done of written) done();
+  }
+
+  has(id: StoredId): boolean {
+    return this.#stored.has(id);
+  }
+
+  put(id: StoredId, place: Place, done: () => void): boolean {
+    if (this.#state !== "open" || this.#inPlaces.size >= this.#slotCount) return false;
+    this.#inPlaces.set(id, done);
+    this.#tell({ kind: "storePlace", id, place });
+    return true;
+  }
+
+  get(ids: readonly StoredId[], places: readonly Place[], done: (right: number) => void): void {
+    this.#load(ids, places, "places", null, ids.length, done);
   }
 
   find(prompt: PagesOf, first: number): number {
     const end = Math.floor(prompt.tokens.length / this.#setup.pageTokens);
     let page = first;
-    while (this.#stored.size > 0 && page < end && this.#stored.has(this.#ids.idOf(prompt, page))) page += 1;
+    while (this.#stored.size > 0 && page < end && this.#stored.has(this.ids.idOf(prompt, page))) page += 1;
     return page;
   }
 
@@ -153,10 +164,14 @@ export class DiskTier implements LowerTier {
     const { statePages } = this.costs;
     for (let at = end; at > first; at -= 1) {
       let piece = statePages;
-      while (piece > 0 && this.#stored.has(this.#ids.pieceOf(prompt, at, piece - 1))) piece -= 1;
+      while (piece > 0 && this.#stored.has(this.ids.pieceOf(prompt, at, piece - 1))) piece -= 1;
       if (piece === 0) return at;
     }
     return first;
+  }
+
+  loadPageMs(): number {
+    return this.costs.loadPageMs;
   }
 
   store(prompt: PagesOf, first: number, pages: readonly PageId[]): number {
@@ -165,7 +180,7 @@ export class DiskTier implements LowerTier {
       for (const [index, at] of fresh.entries()) run[index] = pages[at]!;
       memory.readPages(run, bytes);
     };
-    const idOf = (index: number): StoredId => this.#ids.idOf(prompt, first + index);
+    const idOf = (index: number): StoredId => this.ids.idOf(prompt, first + index);
     return this.#store(prompt, first, pages.length, idOf, copy);
   }
 
@@ -179,7 +194,7 @@ export class DiskTier implements LowerTier {
         piece.fill(0, to - from);
       }
     };
-    const idOf = (index: number): StoredId => this.#ids.pieceOf(prompt, end, first + index);
+    const idOf = (index: number): StoredId => this.ids.pieceOf(prompt, end, first + index);
     return this.#store(prompt, end, count, idOf, copy);
   }
 
@@ -209,7 +224,7 @@ export class DiskTier implements LowerTier {
     this.costs.storePageMs = believed(this.costs.storePageMs, tookMs / fresh.length);
     for (const id of ids) this.#waiting.add(id);
     const used: StoredId[] = [];
-    for (let page = 0; page < before; page += USED_STEP) used.push(this.#ids.idOf(prompt, page));
+    for (let page = 0; page < before; page += USED_STEP) used.push(this.ids.idOf(prompt, page));
     this.#tell({ kind: "store", ids, used });
     return had;
   }
@@ -219,17 +234,29 @@ export class DiskTier implements LowerTier {
     first: number,
     pages: readonly PageId[],
     slot: StateSlot | null,
+    done: LoadDone,
+  ): void {
+    const ids = pages.map((_, index) => this.ids.idOf(prompt, first + index));
+    const count = slot === null ? 0 : this.costs.statePages;
+    const end = first + pages.length;
+    const pieces = Array.from({ length: count }, (_, piece) => this.ids.pieceOf(prompt, end, piece));
+    const state = slot === null ? null : { slot, ids: pieces };
+    this.#load(ids, pages, "pages", state, pages.length + (slot === null ? 0 : 1), (right) => done(right, 0));
+  }
+
+  /** Loads to pages or places, and maybe a state; `whole`: what `done` gets if all of it is right. */
+  #load(
+    ids: readonly StoredId[],
+    to: readonly number[],
+    kind: Load["to"],
+    state: Load["state"],
+    whole: number,
     done: (right: number) => void,
   ): void {
     const job = this.#nextJob++;
-    const ids = pages.map((_, index) => this.#ids.idOf(prompt, first + index));
-    const count = slot === null ? 0 : this.costs.statePages;
-    const end = first + pages.length;
-    const pieces = Array.from({ length: count }, (_, piece) => this.#ids.pieceOf(prompt, end, piece));
-    const whole = pages.length + (slot === null ? 0 : 1);
-    this.#jobs.set(job, { pages: pages.length + count, whole, startedMs: performance.now(), done });
-    const state = slot === null ? null : { slot, ids: pieces };
-    this.#tell({ kind: "load", job, ids, pages: Int32Array.from(pages), state });
+    const pages = ids.length + (state?.ids.length ?? 0);
+    this.#jobs.set(job, { pages, whole, startedMs: performance.now(), done });
+    this.#tell({ kind: "load", job, ids, to: kind, pages: Int32Array.from(to), state });
     // Without a thread the next turn ends the load.
     if (this.#state === "failed") Atomics.add(this.#bell, 0, 1);
   }
@@ -242,14 +269,7 @@ export class DiskTier implements LowerTier {
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#jobs.clear();
-    Atomics.store(this.#words, DISK_STOPPED, 1);
-    this.#ring();
-    for (;;) {
-      const gate = Atomics.compareExchange(this.#words, DISK_GATE, GATE_OPEN, GATE_SHUT);
-      if (gate !== GATE_OPEN) Atomics.wait(this.#words, DISK_GATE, gate, CLOSE_MS_MAX);
-      else break;
-    }
-    Atomics.wait(this.#words, DISK_ENDED, 0, CLOSE_MS_MAX); // a replacement needs the lock of the folder
+    stop(this.#words); // a replacement needs the lock of the folder
     this.#port.close();
   }
 
@@ -259,11 +279,13 @@ export class DiskTier implements LowerTier {
         for (const id of answer.ids) this.#stored.add(id);
         this.#state = answer.isReadOnly ? "readOnly" : "open";
         return;
-      case "stored":
-        this.#waiting.delete(answer.id);
-        this.#free += 1;
+      case "stored": {
         if (answer.isStored) this.#stored.add(answer.id);
+        const done = this.#inPlaces.get(answer.id);
+        if (this.#inPlaces.delete(answer.id)) done!();
+        else if (this.#waiting.delete(answer.id)) this.#free += 1;
         return;
+      }
       case "gone":
         for (const id of answer.ids) this.#stored.delete(id);
         return;
@@ -306,16 +328,6 @@ export class DiskTier implements LowerTier {
   #tell(task: DiskTask): void {
     if (this.#state === "closed") return;
     this.#port.postMessage(task);
-    this.#ring();
+    ring(this.#words);
   }
-
-  #ring(): void {
-    Atomics.add(this.#words, DISK_RINGS, 1);
-    Atomics.notify(this.#words, DISK_RINGS);
-  }
-}
-
-function believed(before: number, latest: number): number {
-  if (latest < before) return before + LESS * (latest - before);
-  return before + MORE * (Math.min(latest, MORE_MAX * before) - before);
 }

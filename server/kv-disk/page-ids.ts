@@ -18,14 +18,14 @@ interface Chain {
 export class PageIds {
   readonly #identity: string;
   readonly #secret: Uint8Array | null;
-  readonly #pageTokens: number;
+  readonly pageTokens: number;
   readonly #chains = new WeakMap<PagesOf, Chain>();
   readonly #words: Int32Array<ArrayBuffer>;
 
   constructor(identity: string, pageTokens: number, secret: Uint8Array | null) {
     this.#identity = identity;
     this.#secret = secret;
-    this.#pageTokens = pageTokens;
+    this.pageTokens = pageTokens;
     this.#words = new Int32Array(pageTokens);
   }
 
@@ -39,7 +39,7 @@ export class PageIds {
     while (chain.ids.length <= page) {
       chain.last = this.#next(chain.last, prompt, chain.ids.length);
       chain.ids.push(chain.last);
-      if (chain.ids.length * this.#pageTokens === prompt.sharing.publicTokens)
+      if (chain.ids.length * this.pageTokens === prompt.sharing.publicTokens)
         chain.last = this.#root("private", prompt, chain.last);
     }
     return chain.ids[page]!;
@@ -66,7 +66,7 @@ export class PageIds {
   }
 
   #next(before: StoredId, { tokens }: PagesOf, page: number): StoredId {
-    for (let i = 0; i < this.#pageTokens; i += 1) this.#words[i] = tokens[page * this.#pageTokens + i]!;
+    for (let i = 0; i < this.pageTokens; i += 1) this.#words[i] = tokens[page * this.pageTokens + i]!;
     return new Bun.CryptoHasher("sha256")
       .update(Buffer.from(before, "latin1"))
       .update(this.#words)

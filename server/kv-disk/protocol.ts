@@ -38,7 +38,7 @@ export interface DiskStart {
   readonly engine: number;
   /** Port of `DiskTask`s and of the answers. */
   readonly port: MessagePort;
-  /** Words of `DISK_*`. */
+  /** Words of side-thread.ts. */
   readonly words: SharedArrayBuffer;
   /** Pages on their way to the disk, in a ring of slots. */
   readonly slots: SharedArrayBuffer;
@@ -59,29 +59,19 @@ export function pieceAt(
   return [piece * pageBytes, Math.min((piece + 1) * pageBytes, stateBytes)];
 }
 
-/** Rises with every task; the thread sleeps on it. */
-export const DISK_RINGS = 0;
-/** `OPEN`, or `WRITING` while the thread writes pages of the device, or `SHUT` when it must not any more. */
-export const DISK_GATE = 1;
-/** 1 when the thread has closed its files. */
-export const DISK_ENDED = 2;
-/** 1 when the thread must end after the stores that it has received. */
-export const DISK_STOPPED = 3;
-export const DISK_WORDS = 4;
-
-export const GATE_OPEN = 0;
-export const GATE_WRITING = 1;
-export const GATE_SHUT = 2;
-
 export type DiskTask =
   /** The engine whose pages are written. */
   | { readonly kind: "attach"; readonly library: string; readonly engine: EngineHandle }
   /** Pages or pieces in consecutive slots, the first one after those of the task before. */
   | { readonly kind: "store"; readonly ids: readonly StoredId[]; readonly used: readonly StoredId[] }
+  /** A page or piece in a place of the engine's host memory. */
+  | { readonly kind: "storePlace"; readonly id: StoredId; readonly place: number }
   | {
       readonly kind: "load";
       readonly job: number;
       readonly ids: readonly StoredId[];
+      /** The kind of `pages`: pages of the device, or places in the host's memory. */
+      readonly to: "pages" | "places";
       readonly pages: Int32Array;
       /** State slot, and the ids of its pieces; null: none. */
       readonly state: { readonly slot: number; readonly ids: readonly StoredId[] } | null;

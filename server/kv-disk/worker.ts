@@ -3,18 +3,8 @@ import { receiveMessageOnPort } from "node:worker_threads";
 import { type EngineHandle, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { engineFolder, noteModel, secretFor, shareOf } from "./folders.ts";
 import { PageStore } from "./page-store.ts";
-import {
-  DISK_ENDED,
-  DISK_GATE,
-  DISK_RINGS,
-  DISK_STOPPED,
-  type DiskAnswer,
-  type DiskStart,
-  type DiskTask,
-  GATE_OPEN,
-  GATE_WRITING,
-  pieceAt,
-} from "./protocol.ts";
+import { type DiskAnswer, type DiskStart, type DiskTask, pieceAt } from "./protocol.ts";
+import { callEngine, ended, isStopped, RINGS, ringBell, type SideWords } from "./side-thread.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
 declare const self: Worker;
@@ -25,15 +15,14 @@ const COUNT_MS = 1000;
 const RETRY_MS = 1000;
 
 self.onmessage = ({ data }: MessageEvent<DiskStart>) => {
-  const words = new Int32Array(data.words);
+  const words = new Int32Array(data.words) as SideWords;
   try {
     new DiskThread(data, words).run();
   } catch (error) {
     say(`the KV cache on disk is not used: ${error instanceof Error ? error.message : String(error)}`);
     tell(data, { kind: "failed" });
   }
-  Atomics.store(words, DISK_ENDED, 1);
-  Atomics.notify(words, DISK_ENDED);
+  ended(words);
   process.exit(0); // ends this thread only
 };
 
@@ -43,23 +32,29 @@ interface DeviceMemory {
   readonly engine: EngineHandle;
 }
 
+/** A page or piece to be written: in a place, or in the next slot. */
+interface Waiting {
+  readonly id: string;
+  readonly place: number | null;
+}
+
 type Task<Kind extends DiskTask["kind"]> = Extract<DiskTask, { kind: Kind }>;
 
 class DiskThread {
   readonly #start: DiskStart;
-  readonly #words: Int32Array;
+  readonly #words: SideWords;
   readonly #slots: Uint8Array;
   readonly #page: Uint8Array;
   readonly #pageId = new Int32Array(new ArrayBuffer(4));
   readonly #store: PageStore;
   readonly #loads: Task<"load">[] = [];
-  readonly #stores: { ids: string[] }[] = [];
+  readonly #stores: Waiting[] = [];
   #slot = 0;
   #counted: Readonly<StoreCounts>;
   #countedMs = 0;
   #memory: DeviceMemory | null = null;
 
-  constructor(start: DiskStart, words: Int32Array) {
+  constructor(start: DiskStart, words: SideWords) {
     const { setup, engine } = start;
     this.#start = start;
     this.#words = words;
@@ -84,15 +79,15 @@ class DiskThread {
     store.takeGone();
     this.#opened();
     for (;;) {
-      const rings = Atomics.load(this.#words, DISK_RINGS);
+      const rings = Atomics.load(this.#words, RINGS);
       this.#receive();
-      if (Atomics.load(this.#words, DISK_STOPPED) === 1) break;
+      if (isStopped(this.#words)) break;
       const load = this.#loads.shift();
       if (load !== undefined) this.#load(load);
       else if (this.#stores.length > 0) this.#storeOne();
       else {
         this.#count();
-        Atomics.wait(this.#words, DISK_RINGS, rings, store.isReadOnly ? RETRY_MS : Number.POSITIVE_INFINITY);
+        Atomics.wait(this.#words, RINGS, rings, store.isReadOnly ? RETRY_MS : Number.POSITIVE_INFINITY);
         if (store.isReadOnly && store.tryWrite()) this.#opened();
       }
       if (performance.now() - this.#countedMs > COUNT_MS) this.#count();
@@ -127,33 +122,46 @@ class DiskThread {
       if (task.kind === "load") this.#loads.push(task);
       else if (task.kind === "store") {
         this.#store.touch(task.used);
-        this.#stores.push({ ids: [...task.ids] });
-      } else this.#memory = { library: openLibrary(task.library), engine: task.engine };
+        this.#stores.push(...task.ids.map((id) => ({ id, place: null })));
+      } else if (task.kind === "storePlace") this.#stores.push(task);
+      else this.#memory = { library: openLibrary(task.library), engine: task.engine };
     }
   }
 
   #storeOne(): void {
-    const task = this.#stores[0]!;
-    const { pageBytes } = this.#start.setup;
-    const id = task.ids.shift()!;
-    const at = this.#slot * pageBytes;
-    const isStored = this.#store.put(id, this.#slots.subarray(at, at + pageBytes));
-    this.#slot = (this.#slot + 1) % (this.#slots.length / pageBytes);
-    if (task.ids.length === 0) this.#stores.shift();
+    const { id, place } = this.#stores.shift()!;
+    const isStored = place === null ? this.#storeSlot(id) : this.#storePlace(id, place);
     tell(this.#start, { kind: "stored", id, isStored });
   }
 
-  #load({ job, ids, pages, state }: Task<"load">): void {
+  #storeSlot(id: string): boolean {
+    const { pageBytes } = this.#start.setup;
+    const at = this.#slot * pageBytes;
+    this.#slot = (this.#slot + 1) % (this.#slots.length / pageBytes);
+    return this.#store.put(id, this.#slots.subarray(at, at + pageBytes));
+  }
+
+  #storePlace(id: string, place: number): boolean {
+    return (
+      this.#call(({ library, engine }) => library.readPlace(engine, place, this.#page)) &&
+      this.#store.put(id, this.#page)
+    );
+  }
+
+  #load({ job, ids, to, pages, state }: Task<"load">): void {
     const startedMs = performance.now();
     let right = 0;
-    while (right < ids.length && this.#loadPage(ids[right]!, pages[right]!)) right += 1;
+    while (right < ids.length && this.#loadPage(ids[right]!, to, pages[right]!)) right += 1;
     const isStateRight = (): boolean =>
       state?.ids.every((id, piece) => this.#loadPiece(id, state.slot, piece)) === true;
     if (right === ids.length && isStateRight()) right += 1;
     tell(this.#start, { kind: "loaded", job, right, tookMs: performance.now() - startedMs });
   }
 
-  #loadPage(id: string, page: number): boolean {
+  #loadPage(id: string, to: Task<"load">["to"], page: number): boolean {
+    if (isStopped(this.#words)) return false;
+    if (to === "places")
+      return this.#loadOne(id, ({ library, engine }) => library.writePlace(engine, page, this.#page));
     this.#pageId[0] = page;
     return this.#loadOne(id, ({ library, engine }) => library.writePages(engine, this.#pageId, this.#page));
   }
@@ -167,26 +175,18 @@ class DiskThread {
 
   /** Reads a page or a piece, and calls `write` unless the device may not be written any more. */
   #loadOne(id: string, write: (memory: DeviceMemory) => void): boolean {
-    if (this.#memory === null || !this.#store.get(id, this.#page)) return false;
-    const isOpen = Atomics.compareExchange(this.#words, DISK_GATE, GATE_OPEN, GATE_WRITING) === GATE_OPEN;
-    if (!isOpen) return false;
-    try {
-      write(this.#memory);
-      return true;
-    } catch {
-      return false; // a lost device, which its engine finds out about
-    } finally {
-      Atomics.store(this.#words, DISK_GATE, GATE_OPEN);
-      Atomics.notify(this.#words, DISK_GATE);
-    }
+    return this.#store.get(id, this.#page) && this.#call(write);
+  }
+
+  #call(call: (memory: DeviceMemory) => void): boolean {
+    const memory = this.#memory;
+    return memory !== null && callEngine(this.#words, () => call(memory));
   }
 }
 
 function tell({ port, doorbell }: DiskStart, answer: DiskAnswer): void {
   port.postMessage(answer);
-  const bell = new Int32Array(doorbell);
-  Atomics.add(bell, 0, 1);
-  Atomics.notify(bell, 0);
+  ringBell(doorbell);
 }
 
 function say(sentence: string): void {

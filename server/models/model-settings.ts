@@ -65,12 +65,13 @@ export function modelsOf(config: Config, dir: string | null): readonly ModelSett
 }
 
 /** Refuses options that have a meaning for one model alone. */
-function expectSeveral({ servedModelName, record, programs, parrotApi }: Config): void {
+function expectSeveral({ servedModelName, record, programs, parrotApi, showCachedText }: Config): void {
   const given = Object.entries({
     servedModelName: servedModelName.length > 0,
     record: record !== null,
     programs: programs !== null,
     parrotApi,
+    showCachedText,
   }).find(([, isGiven]) => isGiven);
   if (given !== undefined)
     throw new ConfigError(`${optionName(given[0])} is for a server of one model, and this one has several.`);

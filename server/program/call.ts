@@ -27,7 +27,10 @@ export interface CallServices extends PromptServices {
   /** Called for every generation of a call; the returned function receives its events. */
   measure(
     request: GenerationRequest,
-  ): (event: AnswerEvent, generation: Pick<Generation, "usage" | "deviceMs">) => void;
+  ): (
+    event: AnswerEvent,
+    generation: Pick<Generation, "usage" | "deviceMs" | "engine" | "cacheOutcomes">,
+  ) => void;
 }
 
 /** Events of a call, in order; `ended` or `failed` is the last, unless the call was dropped. */

@@ -15,7 +15,7 @@ const facts: RequestFacts = {
   first_token_causes: { reading: 1, tokenizing: 4, handing_over: 2, memory: 195, prompt: 98 },
   tokens: {
     prompt: 100,
-    found: { memory: 60, disk: 20 },
+    found: { memory: 55, host: 5, disk: 20 },
     computed: 20,
     generated: 12,
     recomputed: 0,
@@ -82,6 +82,7 @@ test("parts follow each other, and each has the causes that it is made of", () =
     "bunting.engines": ["1"],
     "bunting.tokens.computed": 20,
     "bunting.tokens.recomputed": 0,
+    "bunting.tokens.found_in_host": 5,
     "bunting.tokens.found_on_disk": 20,
     "bunting.drafts.checked": 4,
     "bunting.drafts.right": 3,

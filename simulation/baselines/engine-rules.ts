@@ -39,10 +39,6 @@ class RecencyEviction implements EvictionPolicy {
     return false;
   }
 
-  reasonOf(): "least_recent" {
-    return "least_recent";
-  }
-
   add(node: RadixNode): void {
     this.#nodes.append(node);
   }

@@ -1,4 +1,4 @@
-import type { LowerTier, TierCosts } from "../../scheduler/cache/lower-tier.ts";
+import type { LoadDone, LowerTier, TierCosts } from "../../scheduler/cache/lower-tier.ts";
 import type { Step, StepResult } from "../../scheduler/core.ts";
 import type { EngineCosts } from "../../scheduler/cost/cost-model.ts";
 import { unknownCost } from "../../scheduler/cost/linear.ts";
@@ -19,7 +19,7 @@ export class ReplayedHost implements EngineLink {
   /** Costs of its tier; null: there is none. */
   #tierCosts: TierCosts | null = null;
   /** Loads in flight by their number, and the number of the next one. */
-  readonly #loading = new Map<number, (right: number) => void>();
+  readonly #loading = new Map<number, LoadDone>();
   #loads = 0;
   readonly #settings: EngineSettings;
   #atMs = 0;
@@ -111,11 +111,11 @@ export class ReplayedHost implements EngineLink {
   }
 
   /** Completes a load; false if the engine has not begun it. */
-  loaded({ atMs, load, right }: EntryOf<"loaded">): boolean {
+  loaded({ atMs, load, right, fromHost }: EntryOf<"loaded">): boolean {
     this.#openAt(atMs);
     const done = this.#loading.get(load);
     this.#loading.delete(load);
-    done?.(right);
+    done?.(right, fromHost);
     return done !== undefined;
   }
 
@@ -126,6 +126,7 @@ export class ReplayedHost implements EngineLink {
         return costs();
       },
       find: () => this.#nextAnswer(),
+      loadPageMs: () => this.#nextAnswer(),
       store: () => this.#nextAnswer(),
       findState: () => this.#nextAnswer(),
       storeState: () => this.#nextAnswer(),

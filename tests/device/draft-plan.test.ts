@@ -53,7 +53,6 @@ test("pages have the bytes of both models, and a row tells those of the draft mo
   const [without, drafted] = [planWith(null), planWith(small)];
   const bytesOf = ({ limits, memory }: typeof without): number =>
     memory.rows.find(({ name }) => name === "KV cache")!.bytes / limits.pages;
-  expect(drafted.draft).toMatchObject({ weightBytes: expect.any(Number) });
   expect(bytesOf(drafted)).toBe(bytesOf(without) + drafted.draft!.pageBytes);
   expect(drafted.memory.rows.find(({ name }) => name === "draft model")!.bytes).toBe(
     drafted.draft!.weightBytes,

@@ -114,7 +114,7 @@ export class Rig {
   }
 
   /** Device that has the pages. */
-  get memory(): Pick<NativeDevice, "native" | "readPages" | "readState"> {
+  get memory(): NativeDevice {
     return this.#device;
   }
 

@@ -18,7 +18,7 @@ interface Account {
   readonly model: string;
   readonly prompts: readonly {
     readonly prompt_tokens: number;
-    readonly found: { readonly memory: number; readonly disk: number };
+    readonly found: { readonly memory: number; readonly host: number; readonly disk: number };
     readonly ended: string;
     readonly misses: readonly Record<string, unknown>[];
     readonly earlier: { readonly shared_tokens: number } | null;
@@ -58,7 +58,7 @@ test.each(byPath)("%s says what the cache had", async (path, wire) => {
   const second = await ask(body, "red", path);
   expect(second.brief).toMatch(/^hit=\d+ of \d+; ended=whole$/);
   const { prompt_tokens: tokens, found, misses } = await account(second.id);
-  expect([found, misses]).toEqual([{ memory: tokens - 1, disk: 0 }, []]);
+  expect([found, misses]).toEqual([{ memory: tokens - 1, host: 0, disk: 0 }, []]);
 });
 
 test("a stream has the header, and a conversation that goes on finds its beginning", async () => {

@@ -235,6 +235,26 @@ test("rates of what has not happened yet are 0, and not unknown", async () => {
   expect(missing).toEqual([]);
 });
 
+test("answers are told apart by engine, so that a choice of engines finds them", async () => {
+  const two = startTestServer({ engines: 2, answers: ["Yes."] });
+  const ask = (content: string) => post(two, "/v1/chat/completions", chatBody(content, { seed: 0 }));
+  for (const response of await Promise.all(["One?", "Two?", "Three?", "Four?"].map(ask)))
+    await response.text();
+  await two.settled();
+  const rows = await (await fetch(`${two.origin}/metrics`)).text();
+  await two.close();
+  const countOf = (name: string, engine: number): number => {
+    const counts = rows.matchAll(new RegExp(`^${name}{.*engine="${engine}".*} (\\d+)$`, "gm"));
+    return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
+  };
+  for (const name of ["vllm:time_to_first_token_seconds_count", "vllm:request_success_total"]) {
+    for (const engine of [0, 1])
+      expect([name, countOf(name, engine)]).toEqual([name, countOf("bunting_placements_total", engine)]);
+    expect([name, countOf(name, 0) + countOf(name, 1)]).toEqual([name, 4]);
+  }
+  expect(rows).not.toContain('engine="all"');
+});
+
 test("each query of vLLM's dashboards finds its series", () => {
   const queries = askedByVllm.flatMap(([names, labels]) =>
     names.map((name) => `sum by (${labels.join(", ")}) (${name})`),

@@ -331,6 +331,60 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await small.close();
   }, 30_000);
 
+  test("Cache shows texts to the operator alone, and only where the server allows it", async () => {
+    const keys = { keys: ["ann"], adminKeys: ["operator"] };
+    const shows = startTestServer({ keys, cachedTextTokens: 8 });
+    const headers = { authorization: "Bearer operator" };
+    const body = {
+      model: "demo",
+      max_tokens: 2,
+      messages: [{ role: "user", content: "A lighthouse at sea." }],
+    };
+    await (await post(shows, "/v1/chat/completions", body, { headers })).text();
+    const page = await open(`${shows.origin}/#cache`);
+    await page.when(`document.getElementById("key-value")`);
+    await page.type("operator");
+    await page.press("Enter");
+    await page.when(`document.querySelectorAll(".icicle .node").length > 1`);
+    await page.evaluate(`document.querySelectorAll(".icicle .node")[2].focus()`);
+    expect(await page.when(`document.querySelector(".node-text")?.textContent`)).toContain(" …");
+    const told = await eventsUntil(
+      shows,
+      "?view=cache",
+      (event) => event.kind === "cache" && event.caches[0] != null,
+      headers,
+    );
+    const last = told.at(-1)!.event;
+    if (last.kind !== "cache") throw new Error("the last event tells of no cache");
+    expect(last.caches[0]).not.toHaveProperty("beginnings");
+    const [id] = last.caches[0]!.nodes[1]!;
+    const read = (key: string, of = shows) =>
+      fetch(`${of.origin}/v1/cache/text?engine=0&node=${id}`, {
+        headers: { authorization: `Bearer ${key}` },
+      });
+    expect(await (await read("operator")).json()).toMatchObject({ node: id, is_whole: false });
+    expect((await read("ann")).status).toBe(403);
+    await page.go("about:blank");
+    await shows.settled();
+    await shows.close();
+
+    const shut = startTestServer({ keys });
+    await (await post(shut, "/v1/chat/completions", body, { headers })).text();
+    await eventsUntil(
+      shut,
+      "?view=cache",
+      (event) => event.kind === "cache" && event.caches[0] != null,
+      headers,
+    );
+    const refused = await read("operator", shut);
+    expect([refused.status, await refused.text()]).toEqual([
+      501,
+      expect.stringContaining("--show-cached-text"),
+    ]);
+    await shut.settled();
+    await shut.close();
+  }, 30_000);
+
   test("Requests are sorted and filtered, and one's time falls into parts that make up the whole", async () => {
     const page = await open(`${server.origin}/#requests`);
     const totals = `[...document.querySelectorAll(".panel tbody tr")].map((row) => row.children[4].textContent)`;

@@ -165,6 +165,7 @@ describe("GET /state", () => {
             tierFoundPagesTotal: 0,
             tierLoadedPagesTotal: 0,
             tierShortLoadsTotal: 0,
+            tierHostPagesTotal: 0,
             stepsOverTarget: 0,
             skippedDecodesTotal: 0,
             draftsTotal: count,

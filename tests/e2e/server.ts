@@ -109,6 +109,8 @@ export interface TestServerOptions {
   readonly scoreWeights?: Float32Array;
   /** True if the model has no vocabulary projection. */
   readonly isHeadless?: boolean;
+  /** Tokens of cached nodes whose text an operator may see; absent: none. */
+  readonly cachedTextTokens?: number;
   /** Recording that the server tells of; absent: none. */
   readonly recording?: string;
   /** Ledger of keys; absent: one in memory, without quotas. */
@@ -271,7 +273,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     activity,
     inspect: (nodesMax) => {
       for (const [at, engine] of engines.entries())
-        activity.noteCache(at as EngineId, engine.snapshotCache(nodesMax));
+        activity.noteCache(at as EngineId, engine.snapshotCache(nodesMax, options.cachedTextTokens));
     },
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     recording: options.recording ?? null,

@@ -23,6 +23,7 @@ import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { deviceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
+import { type HostSetup, openTiers } from "../../simulation/simulated-places.ts";
 import { SimulatedTier, type TierSetup } from "../../simulation/simulated-tier.ts";
 
 /** First number of prefix hints; sequences have lower numbers. */
@@ -33,6 +34,8 @@ export interface Outcome {
   cachedTokens: number | null;
   /** Cached tokens that came from the tier; absent: none. */
   tierTokens?: number;
+  /** Tokens among them from the host's memory; absent: none. */
+  hostTokens?: number;
   readonly tokens: TokenId[];
   finish: Finish | null;
 }
@@ -51,6 +54,8 @@ export interface HarnessOptions {
   readonly maskSteps?: number;
   /** Lower tier; absent: none. */
   readonly tier?: Omit<TierSetup, "pageTokens" | "pageBytes">;
+  /** Places in the host's memory, above the tier; absent: none. */
+  readonly host?: Omit<HostSetup, "pageTokens" | "pageBytes">;
 }
 
 /**
@@ -99,16 +104,12 @@ export class EngineHarness {
       ...options.engine,
     };
     const { tier } = options;
-    const setup = tier === undefined ? null : { ...tier, pageTokens: spec.pageTokens, pageBytes: 1 };
-    this.tier = setup === null ? null : new SimulatedTier(setup, this.clock, simulated);
-    this.engine = new Engine(
-      device,
-      this.clock,
-      engineOptions,
-      (report) => this.#take(report),
-      cost,
-      this.tier,
-    );
+    const sizes = { pageTokens: spec.pageTokens, pageBytes: 1 };
+    const host = options.host === undefined ? null : { ...options.host, ...sizes };
+    const disk = tier === undefined ? null : { ...tier, ...sizes };
+    const opened = openTiers(host, disk, this.clock, simulated);
+    this.tier = opened instanceof SimulatedTier ? opened : null;
+    this.engine = new Engine(device, this.clock, engineOptions, (report) => this.#take(report), cost, opened);
   }
 
   get load(): EngineLoad {
@@ -169,7 +170,7 @@ export class EngineHarness {
     this.engine.run();
     this.clock.runAll(100_000);
     for (let { wakeMs } = this.engine; wakeMs !== null; { wakeMs } = this.engine) {
-      this.clock.advance(wakeMs - this.clock.nowMs());
+      this.clock.advance(Math.max(0, wakeMs - this.clock.nowMs()));
       this.engine.run();
       this.clock.runAll(100_000);
     }
@@ -204,11 +205,12 @@ export class EngineHarness {
     this.reports.push(report);
     this.#checkAccounts(report);
     for (const sequence of report.returned) this.#submittedMs[sequence] = Number.NaN;
-    for (const { sequence, cachedTokens, tierTokens } of report.started) {
+    for (const { sequence, cachedTokens, tierTokens, hostTokens } of report.started) {
       const outcome = this.outcomes[sequence]!;
       assert(outcome.cachedTokens === null && outcome.tokens.length === 0, "started once, before any token");
       outcome.cachedTokens = cachedTokens;
       if (tierTokens !== undefined) outcome.tierTokens = tierTokens;
+      if (hostTokens !== undefined) outcome.hostTokens = hostTokens;
     }
     report.sequences.forEach((sequence, i) => {
       const outcome = this.outcomes[sequence]!;

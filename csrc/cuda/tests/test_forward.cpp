@@ -105,11 +105,12 @@ std::vector<float> a_few_steps(Gpu& gpu) {
 // CPU engine with its own copy of the same weights.
 struct Cpu {
   Model model;
+  ThreadPool pool{tiny_limits().threads};
   std::optional<Forward> forward;
 
   Cpu(Gpu const& gpu, bunting_model_shape const& shape) : model(shape) {
     load(gpu.file, model);
-    forward.emplace(model, gpu.limits);
+    forward.emplace(model, gpu.limits, pool);
   }
 
   std::vector<float> run(Gpu& gpu, StepSpec const& step) {
@@ -193,6 +194,58 @@ TEST(cuda_forward_copies_pages) {
     step.chunks[0].pages = {11, 40, 2, 5, 31};
     CHECK(gpu.run(step) == expected, "kv %d: the copied pages differ", kv);
   }
+}
+
+// Pages and states go to places of the host beside steps: one that writes them at once waits for their
+// copies, also where it copies a page or a load writes it. They come back elsewhere with the same bits.
+TEST(cuda_forward_sends_pages_beside_steps) {
+  size_t const region_bytes = cuda::HostPlaces::region_bytes;
+  for (bool const has_states : {false, true}) {
+    bunting_model_shape const shape = has_states ? recurrent_shapes()[0] : shape_for_gpu();
+    Gpu gpu(shape);
+    size_t const page_bytes = size_t(gpu.model.page_bytes()), state_bytes = size_t(gpu.model.state_bytes());
+    cuda::HostPlaces::region_bytes = 3 * page_bytes;
+    int32_t const pieces = int32_t((state_bytes + page_bytes - 1) / page_bytes);
+    gpu.forward->open_places(5 + pieces);
+    auto const with_state = [&](ChunkSpec chunk, int32_t slot, int32_t from) {
+      if (has_states) chunk.state = slot, chunk.from = from;
+      return chunk;
+    };
+    std::vector<int32_t> const from = {9, 3, 20, 4}, to = {11, 40, 2, 5}, places = {4, 0, 3, 1};
+    std::vector<int32_t> const text = random_tokens(7, 64, shape.vocab);
+    gpu.run({{}, {with_state({.tokens = text, .pages = from}, 0, -1)}});
+    ChunkSpec next{.start = 64, .tokens = {5}, .pages = {9, 3, 20, 4, 30}};
+    std::vector<float> const expected = gpu.run({{}, {with_state(next, 1, 0)}});
+#ifndef BUNTING_ON_GPU
+    cuda::set_mishaps({.copy_ms = 20});
+#endif
+    gpu.forward->pages().send(from.data(), places.data(), 4, gpu.forward->places());
+    auto const piece_bytes = [&](int32_t piece) {
+      return std::min(page_bytes, state_bytes - size_t(piece) * page_bytes);
+    };
+    for (int32_t i = 0; i < pieces; ++i)
+      gpu.forward->states().send(0, size_t(i) * page_bytes, gpu.forward->places().at(5 + i), piece_bytes(i));
+    std::vector<int32_t> const other = random_tokens(8, 64, shape.vocab);
+    gpu.run({{3, 9, 16}, {with_state({.start = 16, .tokens = slice(other, 0, 48), .pages = from}, 0, 1)}});
+    gpu.forward->pages().wait_sent();
+    gpu.forward->states().wait_sent();
+    // Places that hold other bytes are taken for others: the second copy of a page ends before a load writes
+    // it.
+    gpu.forward->pages().send(to.data(), std::vector<int32_t>{2}.data(), 1, gpu.forward->places());
+    gpu.forward->pages().fetch(to.data(), places.data(), 4, gpu.forward->places());
+    for (int32_t i = 0; i < pieces; ++i)
+      gpu.forward->states().write(2, size_t(i) * page_bytes, gpu.forward->places().at(5 + i), piece_bytes(i));
+#ifndef BUNTING_ON_GPU
+    cuda::set_mishaps({});
+#endif
+    next.pages = {11, 40, 2, 5, 31};
+    CHECK(gpu.run({{}, {with_state(next, 3, 2)}}) == expected, "states %d: the pages from the host differ",
+          has_states);
+    std::vector<char> const zeros(page_bytes);
+    CHECK(std::memcmp(gpu.forward->places().at(2), zeros.data(), page_bytes) == 0,
+          "a load wrote what was on its way");
+  }
+  cuda::HostPlaces::region_bytes = region_bytes;
 }
 
 TEST(cuda_forward_gives_long_steps_more_time) {

@@ -43,12 +43,17 @@ export const serverOperations: Operations = {
   "DELETE /v1/stream": {
     summary: "Ends a stream",
     query: { conv_id: text },
-    answer: json(shape({ conv_id: text, deleted: flag })),
+    answer: { status: 204 },
   },
   "POST /v1/what-if": {
     summary: "Simulates the recorded requests with other engines or targets",
     body: { read: readChanges, examples: [{ engines: 2 }, { engines: 1, tbt_ms: 100 }] },
     answer: json(answers.whatIf),
+  },
+  "GET /v1/cache/text": {
+    summary: "Tells the first words of a node of a prefix cache",
+    query: { engine: count, node: count },
+    answer: json(shape({ object: oneOf("cache.text"), engine: count, node: count, text, is_whole: flag })),
   },
   "GET /v1/usage": {
     summary: "Tells the use of keys by day",

@@ -32,6 +32,7 @@ const load: EngineNow["load"] = {
   evictedPagesTotal: 3,
   tierStoredPagesTotal: 1200,
   tierLoadedPagesTotal: 30,
+  tierHostPagesTotal: 0,
   draftTokensTotal: 0,
   acceptedTokensTotal: 0,
 };

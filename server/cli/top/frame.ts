@@ -151,7 +151,7 @@ function tallEngine(view: LiveView, engine: EngineView, at: number, { columns, t
   const disk =
     load.tierStoredPagesTotal === 0
       ? ""
-      : `; disk ${shortNumber(load.tierStoredPagesTotal)}, ${shortNumber(load.tierLoadedPagesTotal)} read`;
+      : `; ${load.tierHostPagesTotal === 0 ? "disk" : "host"} ${shortNumber(load.tierStoredPagesTotal)}, ${shortNumber(load.tierLoadedPagesTotal)} read`;
   return [
     [
       ["strong", `${at} ${name}`],

@@ -6,6 +6,7 @@ import { caches, server } from "../store.ts";
 import { Evictions } from "./evictions.tsx";
 import { Hits } from "./hits.tsx";
 import { Icicle, type IcicleProps, wordsOf } from "./icicle.tsx";
+import { NodeText } from "./node-text.tsx";
 import type { TreeNode } from "./tree.ts";
 
 const colour = signal<IcicleProps["colour"]>("age");
@@ -46,6 +47,7 @@ export function CachePanel(): VNode {
               ? wordsOf(looked.value)
               : "A box is as wide as its pages, below its prefix. Leased ones have an outline, awaited ones a dashed one."}
           </p>
+          {cache?.showsText === true && <NodeText engine={engine.value} node={looked.value?.id ?? 0} />}
           {cache === null || cache.pagesTotal === 0 ? (
             <p class="hint">Nothing is cached yet.</p>
           ) : (

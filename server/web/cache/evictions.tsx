@@ -26,7 +26,7 @@ export function Evictions({ evictions }: { readonly evictions: readonly Eviction
               <th>Tokens</th>
               <th class="right">Pages</th>
               <th class="right">Read</th>
-              <th>Why it, and no other</th>
+              <th>Why this one</th>
               <th>Whose, and for whom</th>
               <th class="right">Computing it again</th>
             </tr>
@@ -43,7 +43,7 @@ export function Evictions({ evictions }: { readonly evictions: readonly Eviction
                   {reasons[one.reason]}, of {one.pagesEvictable} pages
                 </td>
                 <td>{whose(one)}</td>
-                <td class="right">{one.isStored ? "on disk" : duration(one.recomputeMs)}</td>
+                <td class="right">{one.isStored ? "in the lower tier" : duration(one.recomputeMs)}</td>
               </tr>
             ))}
           </tbody>

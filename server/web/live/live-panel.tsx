@@ -63,6 +63,7 @@ function Tiles({ view }: { readonly view: LiveView }): VNode {
     engines.reduce((total, { load }) => total + read(load), 0);
   const drafted = sum((load) => load.draftTokensTotal);
   const tierLoaded = sum((load) => load.tierLoadedPagesTotal);
+  const fromHost = sum((load) => load.tierHostPagesTotal);
   const tierStored = sum((load) => load.tierStoredPagesTotal);
   return (
     <dl class="tiles">
@@ -96,9 +97,13 @@ function Tiles({ view }: { readonly view: LiveView }): VNode {
       />
       {tierStored > 0 && (
         <Tile
-          name="On disk"
+          name="Kept below"
           value={shortNumber(tierStored)}
-          note={`pages stored, ${shortNumber(tierLoaded)} loaded`}
+          note={
+            fromHost === 0
+              ? `pages stored, ${shortNumber(tierLoaded)} loaded`
+              : `pages stored, ${shortNumber(fromHost)} loaded from host memory, ${shortNumber(tierLoaded - fromHost)} from disk`
+          }
         />
       )}
       {drafted > 0 && (

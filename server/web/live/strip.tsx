@@ -3,6 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { WINDOW_MS } from "../../http/live-view.ts";
 import type { StepBar } from "../../http/state-events.ts";
 import { palette } from "../palette.ts";
+import { columnsOf, PREEMPTED, tokenKinds } from "./columns.ts";
 
 /** Height of ticks for evictions and preemptions, in pixels. */
 const TICK_PX = 4;
@@ -27,39 +28,47 @@ export function Strip(props: StripProps): VNode {
 }
 
 function draw(canvas: HTMLCanvasElement, { bars, nowMs, targetMs, topMs, heightPx }: StripProps): void {
-  const scale = devicePixelRatio;
-  const width = canvas.clientWidth;
-  canvas.style.height = `${heightPx}px`;
-  canvas.width = width * scale;
-  canvas.height = heightPx * scale;
-  const context = canvas.getContext("2d")!;
-  context.scale(scale, scale);
-  const { colours } = palette;
-  const floor = heightPx - TICK_PX;
-  const x = (ms: number) => width * (1 - (nowMs - ms) / WINDOW_MS);
-  for (const [endMs, ms, decodes, prompt, warmed, drafts, evicted, preempted] of bars) {
-    const left = x(endMs - ms);
-    const wide = Math.max(1, x(endMs) - left - (width * ms > 3 * WINDOW_MS ? 0.5 : 0));
-    const tokens = Math.max(1, decodes + prompt + warmed + drafts);
-    const high = Math.min(1, ms / topMs) * floor;
-    let bottom = floor;
-    for (const [count, colour] of [
-      [decodes, colours.decode],
-      [drafts, colours.draft],
-      [prompt, colours.prompt],
-      [warmed, colours.warm],
-    ] as const) {
-      const part = (count / tokens) * high;
-      context.fillStyle = colour;
-      context.fillRect(left, bottom - part, wide, part);
-      bottom -= part;
-    }
-    if (preempted > 0 || evicted > 0) {
-      context.fillStyle = preempted > 0 ? colours.alert : colours.muted;
-      context.fillRect(left, floor + 1, Math.max(1.5, wide), TICK_PX - 1);
-    }
+  const width = Math.round(canvas.clientWidth * devicePixelRatio);
+  const height = Math.round(heightPx * devicePixelRatio);
+  if (width === 0) return;
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+    canvas.style.height = `${heightPx}px`;
   }
-  if (targetMs === null || targetMs > topMs) return;
-  context.fillStyle = colours.alert;
-  for (let at = 0; at < width; at += 6) context.fillRect(at, floor - (targetMs / topMs) * floor, 3, 1);
+  // Pixels are set here: calls of the canvas for each of many thousand steps take longer than a frame.
+  const image = new ImageData(width, height);
+  const pixels = new Uint32Array(image.data.buffer);
+  const tickPx = Math.round(TICK_PX * devicePixelRatio);
+  const floor = height - tickPx;
+  const columns = columnsOf(bars, width, nowMs, WINDOW_MS);
+  const context = canvas.getContext("2d")!;
+  const pixel = (name: keyof typeof palette.colours) => pixelOf(context, palette.colours[name]);
+  const colours = tokenKinds.map(pixel);
+  const [alert, muted] = [pixel("alert"), pixel("muted")];
+  for (let x = 0; x < width; x++) {
+    const high = Math.min(1, columns.ms[x]! / topMs) * floor;
+    let from = 0;
+    for (let kind = 0; kind < tokenKinds.length; kind++) {
+      const to = Math.round(columns.shares[x * tokenKinds.length + kind]! * high);
+      for (; from < to; from++) pixels[(floor - 1 - from) * width + x] = colours[kind]!;
+    }
+    const tick = columns.ticks[x]!;
+    if (tick === 0) continue;
+    const colour = (tick & PREEMPTED) === 0 ? muted : alert;
+    for (let y = floor + 1; y < height; y++) pixels[y * width + x] = colour;
+  }
+  if (targetMs !== null && targetMs <= topMs) {
+    const row = Math.round(floor - (targetMs / topMs) * floor) * width;
+    for (let x = 0; x < width; x++) if (x % 6 < 3) pixels[row + x] = alert;
+  }
+  context.putImageData(image, 0, 0);
+}
+
+/** Opaque colour as the bytes of an image's pixel, on the little-endian machines that browsers run on. */
+function pixelOf(context: CanvasRenderingContext2D, colour: string): number {
+  context.fillStyle = colour;
+  const hex = String(context.fillStyle); // always as #rrggbb
+  const [red, green, blue] = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+  return ((255 << 24) | (blue! << 16) | (green! << 8) | red!) >>> 0;
 }

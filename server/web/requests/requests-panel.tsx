@@ -108,7 +108,7 @@ function Row({ request }: { readonly request: RequestFacts }): VNode {
       <td class="right">{duration(first_token_ms)}</td>
       <td class="right">{duration(total_ms)}</td>
       <td class="right">{tokens.prompt}</td>
-      <td class="right">{tokens.found.memory + tokens.found.disk}</td>
+      <td class="right">{tokens.found.memory + tokens.found.host + tokens.found.disk}</td>
       <td class="right">{tokens.generated}</td>
       <td>{longest === undefined ? "" : `${longest.words} (${duration(longest.ms)})`}</td>
     </tr>

@@ -10,7 +10,7 @@ export function Waterfall({ request }: { readonly request: RequestFacts }): VNod
     status,
     duration(total_ms),
     ...(first_token_ms === null ? [] : [`first token after ${duration(first_token_ms)}`]),
-    `${tokens.prompt} prompt tokens, ${tokens.found.memory + tokens.found.disk} found`,
+    `${tokens.prompt} prompt tokens, ${tokens.found.memory + tokens.found.host + tokens.found.disk} found`,
     `${tokens.generated} generated`,
     ...(tokens.drafts.checked > 0
       ? [`${tokens.drafts.right} of ${tokens.drafts.checked} drafted right`]
