@@ -123,7 +123,8 @@ export function composeServer(parts: ServerParts): ComposedServer {
   });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
-  const whatIf = new WhatIf(parts.recording ?? null);
+  const workerUrl = new URL("./cli/simulate/recorded/worker.ts", import.meta.url).href;
+  const whatIf = new WhatIf(parts.recording == null ? null : { path: parts.recording, workerUrl });
   const table = [...routesOf({ ...served, jobs }), ...streamRoutes(streams), whatIf.route()];
   const routes = described(withResumableStreams(table, streams));
   const bodies = new BodyReader(limits, parts.json);

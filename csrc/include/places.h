@@ -1,6 +1,6 @@
 /*
- * places.h - host memory of a GPU's engine, for pages and pieces of states that leave the GPU. A part of the boundary, with the
- * rules of engine.h.
+ * places.h - host memory of a GPU's engine, for pages and pieces of states that leave the GPU. A part of the
+ * boundary, with the rules of engine.h.
  */
 #ifndef BUNTING_PLACES_H
 #define BUNTING_PLACES_H
@@ -12,25 +12,33 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* Opens places for pages, and for pieces of states, that leave the GPU: `count` of page_bytes each, in pinned memory of the host.
- * Once for an engine. BUNTING_INVALID on a CPU engine, whose pages are in the host's memory already. */
+/* Opens places for pages, and for pieces of states, that leave the GPU: `count` of page_bytes each, in pinned
+ * memory of the host. Once for an engine. BUNTING_INVALID on a CPU engine, whose pages are in the host's
+ * memory already. */
 bunting_status bunting_engine_open_places(bunting_engine* engine, int32_t count);
 
-/* Queue copies of pages, or of `size` bytes of a state slot from `offset` on, to places, and return at once. A later call that
- * writes a page or slot, step or copy, waits for its copy first. Only the thread that starts steps may send; a step in flight must
- * not write what is sent. The second function returns when everything that was sent before is there; any thread may call it. */
-bunting_status bunting_engine_send_pages(bunting_engine* engine, int32_t const* pages, int32_t const* places, int32_t count);
-bunting_status bunting_engine_send_state(bunting_engine* engine, int32_t slot, uint64_t offset, uint64_t size, int32_t place);
+/* Queue copies of pages, or of `size` bytes of a state slot from `offset` on, to places, and return at once.
+ * A later call that writes a page or slot, step or copy, waits for its copy first. Only the thread that
+ * starts steps may send; a step in flight must not write what is sent. The second function returns when
+ * everything that was sent before is there; any thread may call it. */
+bunting_status bunting_engine_send_pages(bunting_engine* engine, int32_t const* pages, int32_t const* places,
+                                         int32_t count);
+bunting_status bunting_engine_send_state(bunting_engine* engine, int32_t slot, uint64_t offset, uint64_t size,
+                                         int32_t place);
 bunting_status bunting_engine_wait_sent(bunting_engine* engine);
 
-/* Copy from places to pages, or to a part of a state slot, and return when the copies are done. What was sent to these places must
- * be there. They follow the rules of bunting_engine_write_pages. */
-bunting_status bunting_engine_fetch_pages(bunting_engine* engine, int32_t const* pages, int32_t const* places, int32_t count);
-bunting_status bunting_engine_fetch_state(bunting_engine* engine, int32_t slot, uint64_t offset, uint64_t size, int32_t place);
+/* Copy from places to pages, or to a part of a state slot, and return when the copies are done. What was sent
+ * to these places must be there. They follow the rules of bunting_engine_write_pages. */
+bunting_status bunting_engine_fetch_pages(bunting_engine* engine, int32_t const* pages, int32_t const* places,
+                                          int32_t count);
+bunting_status bunting_engine_fetch_state(bunting_engine* engine, int32_t slot, uint64_t offset,
+                                          uint64_t size, int32_t place);
 
-/* Copy up to page_bytes between a place and the caller's memory. Any thread may call them; no other may use the place meanwhile. */
+/* Copy up to page_bytes between a place and the caller's memory. Any thread may call them; no other may use
+ * the place meanwhile. */
 bunting_status bunting_engine_read_place(bunting_engine* engine, int32_t place, void* bytes, uint64_t size);
-bunting_status bunting_engine_write_place(bunting_engine* engine, int32_t place, void const* bytes, uint64_t size);
+bunting_status bunting_engine_write_place(bunting_engine* engine, int32_t place, void const* bytes,
+                                          uint64_t size);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

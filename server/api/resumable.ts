@@ -9,7 +9,7 @@ import { errorEvent, refusalOn } from "./refusals.ts";
 
 /** Header that names the stream of an answer, as llama-server has it. */
 const HEADER = "x-conversation-id";
-const NAME = /^[A-Za-z0-9._:-]{1,128}$/;
+const NAME = /^[\x21-\x7e]{1,256}$/;
 
 /** Routes whose streams of events can be resumed. */
 const paths = new Set([
@@ -104,12 +104,13 @@ function readStream(call: Call, streams: KeptStreams): Response {
   return stream.read(call.reply, startingAfter(call));
 }
 
-function endStream({ request, tenant }: Call, streams: KeptStreams): object {
+/** Answers alike whether there is such a stream or not. */
+function endStream({ request, tenant }: Call, streams: KeptStreams): Response {
   const name = nameIn(new URL(request.url).searchParams);
   const stream = streams.find(tenant, name);
   streams.forget(tenant, name);
   stream?.abort();
-  return { conv_id: name, deleted: stream !== null };
+  return new Response(null, { status: 204 });
 }
 
 function nameIn(search: URLSearchParams): string {
@@ -118,7 +119,7 @@ function nameIn(search: URLSearchParams): string {
 
 function expectName(given: string | null, param: string): string {
   if (given !== null && NAME.test(given)) return given;
-  const message = `${param} must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, but is ${quote(given)}`;
+  const message = `${param} must be 1 to 256 printable characters of ASCII without spaces, but is ${quote(given)}`;
   throw badRequest(message, param);
 }
 

@@ -13,14 +13,21 @@ const TIME_MS = 60_000;
 const ENGINES_MAX = 64;
 const TARGET_MS_MAX = 60_000;
 
+/** Recording of a server. */
+export interface Recorded {
+  readonly path: string;
+  /** Script of the thread that simulates it. */
+  readonly workerUrl: string;
+}
+
 /** Simulates what a server records, one question at a time. */
 export class WhatIf {
-  /** Recording; null: the server has none. */
-  readonly #path: string | null;
+  readonly #recorded: Recorded | null;
   #isBusy = false;
 
-  constructor(path: string | null) {
-    this.#path = path;
+  /** `recorded` null: the server records nothing. */
+  constructor(recorded: Recorded | null) {
+    this.#recorded = recorded;
   }
 
   route(): Route {
@@ -34,13 +41,13 @@ export class WhatIf {
       ...(engines === undefined ? [] : [`engines=${engines}`]),
       ...(tbtMs === undefined ? [] : [`tbt-ms=${tbtMs}`]),
     ];
-    const path = this.#expectRecording();
+    const { path, workerUrl } = this.#expectRecording();
     if (this.#isBusy)
       throw unavailable("server_overloaded", "another simulation runs; one runs at a time", 5);
     this.#isBusy = true;
     try {
       const question = { path, changes: changes.join(","), callsMax: CALLS_MAX };
-      const answer = await simulated(question, call.reply.signal);
+      const answer = await simulated(workerUrl, question, call.reply.signal);
       if (answer.kind === "refused") throw refused(answer.message);
       const { before, after, ...recorded } = answer;
       return {
@@ -60,10 +67,10 @@ export class WhatIf {
     }
   }
 
-  #expectRecording(): string {
-    if (this.#path === null) throw nothingRecorded();
-    const { size } = statSync(this.#path);
-    if (size <= BYTES_MAX) return this.#path;
+  #expectRecording(): Recorded {
+    if (this.#recorded === null) throw nothingRecorded();
+    const { size } = statSync(this.#recorded.path);
+    if (size <= BYTES_MAX) return this.#recorded;
     throw refused(
       `the recording has ${size} bytes, but ${BYTES_MAX} are simulated here at most: bunting simulate --replay does it`,
     );
@@ -85,8 +92,12 @@ export function readChanges(body: Readonly<Record<string, unknown>>): {
 }
 
 /** Asks a thread of its own, which ends with its client or with the time. */
-async function simulated(question: WhatIfQuestion, signal: AbortSignal): Promise<WhatIfAnswer> {
-  const worker = new Worker(new URL("../cli/simulate/recorded/worker.ts", import.meta.url).href);
+async function simulated(
+  workerUrl: string,
+  question: WhatIfQuestion,
+  signal: AbortSignal,
+): Promise<WhatIfAnswer> {
+  const worker = new Worker(workerUrl);
   const done = Promise.withResolvers<WhatIfAnswer>();
   const message = `the simulation took longer than ${TIME_MS / 1000} seconds: bunting simulate --replay does it without a limit`;
   const timer = setTimeout(() => done.resolve({ kind: "refused", message }), TIME_MS);

@@ -88,7 +88,7 @@ export const counters = {
   ],
   cachedPrompt: [
     "vllm:prompt_tokens_cached_by_source_total",
-    "Prompt tokens found in the cache, by where they were: device (memory) or disk.",
+    "Prompt tokens found in the cache, by where they were: device (the engine's memory), host or disk.",
     [...ofEngine, "source"],
   ],
   http: [

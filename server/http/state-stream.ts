@@ -45,6 +45,9 @@ const LIST_LOOKS = 2;
 const CACHE_LOOKS = 4;
 const NODES_MAX = 2000;
 const NODES_MIN = 40;
+/** Evictions of all engines in an event, and the fewest of an engine. */
+const EVICTIONS_MAX = 256;
+const EVICTIONS_MIN = 4;
 /** Keys whose hits are told. */
 const KEYS_MAX = 20;
 
@@ -171,7 +174,11 @@ class Look {
     if (!isDue && caches.every((cache, engine) => cache === this.#caches[engine])) return;
     this.#caches = caches;
     const keys = hitsOf(this.#sources.keyUse(isAdmin ? null : tenant));
-    const now = { caches: caches.map((cache) => (cache === null ? null : cacheNow(cache))), keys };
+    const evictionsMax = Math.max(EVICTIONS_MIN, Math.floor(EVICTIONS_MAX / Math.max(1, caches.length)));
+    const now = {
+      caches: caches.map((cache) => (cache === null ? null : cacheNow(cache, evictionsMax))),
+      keys,
+    };
     const text = JSON.stringify(now);
     if (text !== this.#told) this.#write({ kind: "cache", ...now });
     this.#told = text;
@@ -265,8 +272,8 @@ function hitsOf(rows: readonly UsageRow[]): readonly KeyHits[] {
 }
 
 /** The cache without its keys, which hold cache salts. */
-function cacheNow({ beginnings, ...cache }: CacheSnapshot): CacheNow {
-  const evictions = cache.evictions.map(({ of, by, ...one }) => ({
+function cacheNow({ beginnings, ...cache }: CacheSnapshot, evictionsMax: number): CacheNow {
+  const evictions = cache.evictions.slice(0, evictionsMax).map(({ of, by, ...one }) => ({
     ...one,
     of: keyName(tenantOf(of)),
     by: keyName(tenantOf(by)),

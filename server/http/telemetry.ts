@@ -6,7 +6,7 @@ import { causes } from "../../scheduler/explain/causes.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import { keepingEvents, type SessionObserver } from "../../scheduler/session/session-keeper.ts";
-import type { CacheOutcome } from "../answer/cache-outcome.ts";
+import { type CacheOutcome, foundTokens } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
 import type { Traces } from "../trace/traces.ts";
@@ -186,10 +186,11 @@ export class Telemetry {
   }
 
   /** Counts what the prefix cache had of a prompt, and what it lacked. */
-  countCacheOutcome({ cachedTokens, tierTokens, misses }: CacheOutcome, engine: EngineId): void {
-    const { cachedPrompt } = this.#counters;
-    cachedPrompt.inc({ ...this.#labels(engine), source: "device" }, cachedTokens - tierTokens);
-    cachedPrompt.inc({ ...this.#labels(engine), source: "disk" }, tierTokens);
+  countCacheOutcome(outcome: CacheOutcome, engine: EngineId): void {
+    const { memory: device, host, disk } = foundTokens(outcome);
+    for (const [source, tokens] of Object.entries({ device, host, disk }))
+      this.#counters.cachedPrompt.inc({ ...this.#labels(engine), source }, tokens);
+    const { misses } = outcome;
     for (const { reason, tokens } of misses) {
       this.#counters.cacheMisses.inc({ reason });
       this.#counters.cacheMissTokens.inc({ reason }, tokens);
@@ -313,7 +314,7 @@ export class Telemetry {
       for (const engine of this.#answerEngines)
         this.#counters.finished.inc({ model_name: this.#modelName, engine, finished_reason: reason }, 0);
     for (const event of keepingEvents) this.#counters.sessionsKept.inc({ event }, 0);
-    for (const source of ["device", "disk"])
+    for (const source of ["device", "host", "disk"])
       for (const engine of this.#lastStep.keys())
         this.#counters.cachedPrompt.inc({ ...this.#labels(engine), source }, 0);
   }

@@ -83,6 +83,7 @@ export class OtlpTraces implements Traces {
     const epochMs = Date.now() - performance.now();
     const [whole, ...parts] = plans;
     const within = this.#send(whole, SpanKind.SERVER, parent, epochMs);
+    if (within === null) return;
     for (const part of parts) this.#send(part, SpanKind.INTERNAL, within, epochMs);
   }
 
@@ -97,7 +98,8 @@ export class OtlpTraces implements Traces {
     clearTimeout(timeout);
   }
 
-  #send(plan: SpanPlan, kind: SpanKind, parent: Context, epochMs: number): Context {
+  /** Returns the context of its parts; null: the trace is not sampled. */
+  #send(plan: SpanPlan, kind: SpanKind, parent: Context, epochMs: number): Context | null {
     const { name, startMs, endMs, attributes, isError } = plan;
     const span = this.#provider.getTracer("bunting").startSpan(
       name,
@@ -108,7 +110,8 @@ export class OtlpTraces implements Traces {
       },
       parent,
     );
-    if (span.isRecording()) this.#waiting += 1;
+    if (!span.isRecording()) return null;
+    this.#waiting += 1;
     if (isError) span.setStatus({ code: SpanStatusCode.ERROR });
     span.end(hrTime(epochMs + endMs));
     return trace.setSpan(parent, span);

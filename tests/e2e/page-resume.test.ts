@@ -108,6 +108,24 @@ describe.skipIf(chromium === null)("in a browser", () => {
     });
   }, 20_000);
 
+  test("an answer that the page has whole is not asked for again", async () => {
+    await serving(async (page, server) => {
+      await ask(page, "Tell me.");
+      await page.when(hasSome);
+      const kept = `sessionStorage.getItem("bunting-answer")`;
+      await page.evaluate(`document.dispatchEvent(new Event("visibilitychange"))`);
+      const pending = await page.evaluate(kept);
+      await page.when(`${isIdle} && document.querySelector(".facts")`);
+      // A page that the system drops in the background tells nothing when it is left.
+      await page.evaluate(
+        `addEventListener("pagehide", () => sessionStorage.setItem("bunting-answer", ${JSON.stringify(pending)}))`,
+      );
+      await page.go(server.origin);
+      await page.when(`document.getElementById("send")?.disabled === false`);
+      expect(await page.evaluate(`document.querySelectorAll("article").length`)).toBe(2);
+    });
+  }, 20_000);
+
   test("an answer goes on after its connection was lost", async () => {
     await serving(async (_, server) => {
       const relay = relayTo(server.origin);

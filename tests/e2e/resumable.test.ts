@@ -105,6 +105,13 @@ describe("a stream with a name", () => {
     expect(contents([...had, ...rest])).toEqual(contents(plain));
   });
 
+  test("may have a name with slashes, as llama-server's clients give it", async () => {
+    const name = "conversation::some/model:Q8_0";
+    const whole = eventsIn(await (await begin(name, long({ max_tokens: 4 }))).text());
+    const replayed = await resume(`${encodeURIComponent(name)}&from=0`, null);
+    expect(eventsIn(await replayed.text())).toEqual(whole);
+  });
+
   test("is read by an official client, and by two at once", async () => {
     const client = new OpenAI({ baseURL: `${server.origin}/v1`, apiKey: "ann", maxRetries: 0 });
     const headers = { "x-conversation-id": "two" };
@@ -132,8 +139,7 @@ describe("a stream with a name", () => {
     expect((await resume("left", 0)).status).toBe(404);
     await loseAfter(2, "ended", long({ max_tokens: 1500 }));
     const end = () => fetch(`${server.origin}/v1/stream?conv_id=ended`, { method: "DELETE", headers: ann });
-    expect(await (await end()).json()).toEqual({ conv_id: "ended", deleted: true });
-    expect(await (await end()).json()).toEqual({ conv_id: "ended", deleted: false });
+    for (const _ of [1, 2]) expect((await end()).status).toBe(204);
   });
 
   test("belongs to its key", async () => {

@@ -135,10 +135,11 @@ afterAll(async () => {
   responses.close();
 });
 
-function stream(body: object): Promise<Response> {
+function stream(body: object, init: { headers?: object; signal?: AbortSignal } = {}): Promise<Response> {
   return fetch(`${server.origin}/v1/chat/completions`, {
     method: "POST",
-    headers: { "content-type": "application/json" },
+    ...init,
+    headers: { "content-type": "application/json", ...init.headers },
     body: JSON.stringify({ model: "slow", stream: true, ...body }),
   });
 }
@@ -175,4 +176,20 @@ test("a load that fails is told in the stream", async () => {
   const answer = await stream({ messages: [] });
   (await begun.promise).fail(new Error("the file ends early"));
   expect(await answer.text()).toContain('"message":"the model slow cannot be loaded: the file ends early"');
+});
+
+test("a stream with a name goes on though its client left while the model was loaded", async () => {
+  const leaving = new AbortController();
+  const init = { headers: { "x-conversation-id": "mine" }, signal: leaving.signal };
+  await stream({ messages: [] }, init);
+  const load = await begun.promise;
+  leaving.abort();
+  const resumed = await fetch(`${server.origin}/v1/stream?conv_id=mine`);
+  const reader = resumed.body!.getReader();
+  let text = "";
+  while (!text.includes(": open")) text += new TextDecoder().decode((await reader.read()).value);
+  load.end(host);
+  for (let read = await reader.read(); !read.done; read = await reader.read())
+    text += new TextDecoder().decode(read.value);
+  expect(text).toEndWith("id: 0\ndata: hello\n\n");
 });

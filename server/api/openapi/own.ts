@@ -43,7 +43,7 @@ export const serverOperations: Operations = {
   "DELETE /v1/stream": {
     summary: "Ends a stream",
     query: { conv_id: text },
-    answer: json(shape({ conv_id: text, deleted: flag })),
+    answer: { status: 204 },
   },
   "POST /v1/what-if": {
     summary: "Simulates the recorded requests with other engines or targets",

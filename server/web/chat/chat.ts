@@ -15,7 +15,7 @@ import {
 import { estimateOf } from "./estimate.ts";
 import { History } from "./history.ts";
 import { endNamed, streamNamed } from "./named-stream.ts";
-import { keepPending, takePending } from "./pending.ts";
+import { keepPending, type Pending, takePending } from "./pending.ts";
 import { type ChatSettings, noSettings, requestFields } from "./settings.ts";
 
 /** Wait after which the page asks when an answer will begin. */
@@ -40,7 +40,7 @@ export class Chat {
     this.#shown = signal(signal(this.history.own ?? newConversation(noSettings)));
     this.history.onForeign = () => this.#part();
     const pending = takePending();
-    if (pending !== null && pending.conversation === this.conversation.id) this.#resume(pending.turn);
+    if (pending !== null && isOpen(pending, this.conversation)) this.#resume(pending.turn);
     keepPending(() => {
       const answer = this.answering.value;
       return answer === null ? null : { conversation: this.conversation.id, turn: answer.turn.value };
@@ -210,6 +210,11 @@ export class Chat {
 
 function newConversation(settings: ChatSettings): Conversation {
   return { id: newId(), changedMs: Date.now(), settings, turns: [], head: null };
+}
+
+/** True for an answer of the conversation that is not in it yet: a page may be lost after an answer has ended. */
+function isOpen({ conversation, turn }: Pending, { id, turns }: Conversation): boolean {
+  return conversation === id && turns.every((other) => other.id !== turn.id);
 }
 
 /** Has the answer say when it will begin, if it does not at once. */
