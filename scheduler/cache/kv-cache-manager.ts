@@ -265,12 +265,13 @@ export class KvCacheManager {
 
   /**
    * Takes a slot for the state before drafts, to which a sequence goes back if one is wrong. It may evict the
-   * cheapest checkpoint. False if there is none.
+   * cheapest checkpoint. False if there is none, or if a checkpoint is to have that state: a step saves one state
+   * after a token.
    */
-  readyDraft({ kv }: Sequence): boolean {
+  readyDraft({ kv, length }: Sequence): boolean {
     if (kv.state === null) return true;
     const checkpoints = this.cache.checkpoints!;
-    if (checkpoints.available === 0) return false;
+    if (checkpoints.available === 0 || kv.state.wanted.some(([depth]) => depth === length)) return false;
     kv.state.spare = checkpoints.take();
     return true;
   }

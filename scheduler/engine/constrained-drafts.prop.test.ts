@@ -70,13 +70,15 @@ interface Setup {
   readonly chance: number | "model" | null;
   readonly checked?: number;
   readonly maskSteps?: number;
+  /** Slots of recurrent states; null: there are none. */
+  readonly slots?: number | null;
   readonly wrap?: (drawing: Device) => Device;
 }
 
 /** Runs sequences to their ends with drafts of an oracle, or of a draft model; null: without any. */
 function play(
   all: readonly Omit<SequenceSpec, "id">[],
-  { chance, checked = 8, maskSteps = 1000, wrap }: Setup,
+  { chance, checked = 8, maskSteps = 1000, slots = null, wrap }: Setup,
 ) {
   const answers = new Map<number, readonly number[]>();
   const answerOf = (spec: SequenceSpec): readonly number[] => {
@@ -91,8 +93,10 @@ function play(
     spec: {
       ...{ pages: 64, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
       ...(chance === "model" ? { draftsMax: 8, draftModel: { share: 0.1 } } : {}),
+      ...(slots === null ? {} : { states: { slots, bytes: 1 } }),
     },
     engine: {
+      sharedTokensMin: 1,
       batch: fixedDrafts(staticBudget(64), checked),
       drafts:
         typeof chance === "number"
@@ -139,6 +143,20 @@ test("with drafts of any quality clients under constraints are told the same as 
   );
   fc.assert(rule, runs(50));
   expect(accepted).toBeGreaterThan(200);
+});
+
+test("a deferred row does not bring a checkpoint and drafts to the same token", () => {
+  const prompt = Array.from({ length: 20 }, (_, i) => 1 + (i % 5));
+  const [constraint] = constraints as [Constraint];
+  const all = [
+    sequenceSpec(prompt, 12, { constraint }),
+    sequenceSpec([...prompt, 2, 2, 2, 2, 2], 12),
+    sequenceSpec([...prompt, 3, 3, 3, 3, 3], 12),
+  ];
+  const drafted = play(all, { chance: 1, maskSteps: 1, slots: 12 });
+  expect(toldBy(drafted)).toEqual(toldBy(play(all, { chance: null })));
+  expect(drafted.outcomes.map(({ cachedTokens }) => cachedTokens)).toEqual([0, 20, 20]);
+  expect(drafted.load.acceptedTokensTotal).toBeGreaterThan(20);
 });
 
 /** Device that changes the rows that it is given, and what is drawn in them, with the draft after each row. */
