@@ -113,11 +113,11 @@ export class KvCacheManager {
 
   /**
    * True if `needed` and `headroom` pages can be allocated without evicting any that a waiting sequence will
-   * read.
+   * read. `pinned`: other evictable pages that are not evictable once the allocation begins.
    */
-  hasUnprotected(needed: number, headroom: number): boolean {
+  hasUnprotected(needed: number, headroom: number, pinned = 0): boolean {
     const { pagesFree } = this.pool;
-    const unwanted = this.pagesAvailable - this.cache.pagesProtected;
+    const unwanted = this.pagesAvailable - this.cache.pagesProtected - pinned;
     const evicted = needed <= pagesFree ? 0 : Math.max(needed - pagesFree, this.#evictedLeast);
     return needed + headroom <= unwanted && pagesFree + evicted <= unwanted;
   }

@@ -106,6 +106,21 @@ test("a lost piece is a miss, and the prompt is computed", () => {
   expect(harness.load.tierShortLoadsTotal).toBe(1);
 });
 
+test("a load ahead leaves room for itself behind the last checkpoint of its prefix", () => {
+  const spec = { pages: 30, states: { slots: 2, bytes: 1 } };
+  const engine = { admission: { sequencesMax: 1 } };
+  for (let tokens = 100; tokens < 350; tokens += 16) {
+    const harness = new EngineHarness({ spec, cost, engine, isStallFree: false, tier: fast });
+    run(harness, prompt);
+    run(harness, tokensFrom(350, 90));
+    harness.submit(sequenceSpec(tokensFrom(720, tokens), 40));
+    harness.step();
+    const id = harness.submit(sequenceSpec(prompt, 2));
+    harness.finish();
+    expect(harness.outcomes[id]!.tokens).toEqual(tokensAlone(sequenceSpec(prompt, 2)).tokens);
+  }
+});
+
 test("nothing is stored where a load takes longer than the computation", () => {
   const harness = harnessOf({ statePages: 700 });
   run(harness, prompt);

@@ -204,7 +204,9 @@ export class TierLoads {
       if (known.first !== before) lookups -= 1;
       if (pages === 0) continue;
       const { pageTokens } = kvCache.pool;
-      if (!kvCache.hasUnprotected(pages, headroom)) return;
+      // Pages behind the last checkpoint are not protected for the waiter, but a load reads on behind them.
+      const unprotected = Math.floor(sequence.kv.waiter!.depth / pageTokens) - known.usable;
+      if (!kvCache.hasUnprotected(pages, headroom, this.#hasStates ? unprotected : 0)) return;
       if (!kvCache.hasSlotToLoad(known.end * pageTokens, sequence.cachedTokens)) continue;
       compared -= 1;
       if (this.#inFlight(sequence) === null && this.#isWorth(sequence, known, pages))
