@@ -153,7 +153,8 @@ export function planMemory(input: MemoryInput): MemoryPlan {
       rows,
     };
   }
-  if (budget <= pagesThatFit) return { kind: "fits", pages, states, rows };
+  // The last page of the states may be left out in part.
+  if (kvBytes <= freeBytes) return { kind: "fits", pages, states, rows };
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
   // If a whole context fits, a shorter one would not help.
