@@ -153,7 +153,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
       rows,
     };
   }
-  // The last page of the states may be left out in part.
+  // States may leave a part of their last page.
   if (kvBytes <= freeBytes) return { kind: "fits", pages, states, rows };
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
