@@ -10,6 +10,8 @@ setDefaultTimeout(300_000);
 const scratch = mkdtempSync(join(tmpdir(), "bunting-served-host-"));
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
+/** Prompts that take each other's pages. */
+const ROUNDS_MAX = 5;
 const usual = ["serve", "--port", "0", "--max-model-len", "256", "--api-key", "a", "--api-key", "b"];
 const authorised = (key: string) => ({ authorization: `Bearer ${key}`, "content-type": "application/json" });
 
@@ -50,7 +52,13 @@ test("a prompt whose pages another took finds them in the host's memory, for its
   await stored(url, 12);
   await ask(url, bees);
   await stored(url, 24);
-  const again = await ask(url, bird);
+  let again = await ask(url, bird);
+  // A load is made where it takes less time than the computation, whose time on this device the engine has to learn.
+  for (let round = 0; round < ROUNDS_MAX && !again.cache.includes("host="); round += 1) {
+    expect(again.text).toBe(first.text);
+    await ask(url, bees);
+    again = await ask(url, bird);
+  }
   expect(again.text).toBe(first.text);
   const tokens = Number(/host=(\d+); /.exec(again.cache)?.[1] ?? 0);
   expect(tokens).toBeGreaterThanOrEqual(16);

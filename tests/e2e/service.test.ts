@@ -1,6 +1,6 @@
 /** Urgency of requests, as clients set it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import type { Service, Step } from "../../scheduler/core.ts";
+import type { Chunk, Service, Step } from "../../scheduler/core.ts";
 import { unknownCost } from "../../scheduler/cost/linear.ts";
 import { optionsOf } from "../../scheduler/engine/engine-options.ts";
 import { ours } from "../../scheduler/policies.ts";
@@ -120,11 +120,12 @@ async function mostBesideChat(tier: string, firstToken: number): Promise<number>
   );
   reader.abort();
   await server.settled();
+  const undrafted = ({ tokens, drafted = 0 }: Chunk): number => tokens.length - drafted;
   const beside = steps.filter(
     ({ chunks }) =>
-      chunks.length > 1 && chunks.some(({ sequence, tokens }) => sequence === chatId && tokens.length === 1),
+      chunks.length > 1 && chunks.some((chunk) => chunk.sequence === chatId && undrafted(chunk) === 1),
   );
-  return Math.max(...beside.map(({ chunks }) => chunks.reduce((sum, { tokens }) => sum + tokens.length, 0)));
+  return Math.max(...beside.map(({ chunks }) => chunks.reduce((sum, chunk) => sum + undrafted(chunk), 0)));
 }
 
 test("flex requests beside a chat leave its steps as they were, up to a sixteenth; usual ones do not", async () => {
