@@ -40,7 +40,7 @@ afterAll(async () => {
   rmSync(scratch, { recursive: true });
 });
 
-/** Choices of an answer. Whether drafts are checked depends on the times of the machine. */
+/** Choices of an answer. The times of the machine decide which drafts are checked. */
 async function choicesOf(url: string, more: object): Promise<unknown> {
   const response = await fetch(`${url}/v1/completions`, {
     method: "POST",
