@@ -202,7 +202,7 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* rows, int64_t
   char const* fetch = s.fetch.from;
   for (int64_t group = 0; group < depth;) {
     if (group % kInputGroups == 0) fetch_step<N>(fetch, s);
-    int64_t const end = std::min(group + kInputs, depth);
+    int64_t const end = kInputs == 1 ? group + 1 : std::min(group + kInputs, depth);
     f32x16 products[R][N];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
