@@ -65,10 +65,10 @@ test("an engine that cannot pool so refuses with a sentence", () => {
   for (const pooling of ["mean", "last"] as const) few.submit(pooled([1, 2], pooling));
   for (const harness of [none, few]) harness.finish();
   expect([...none.outcomes, ...few.outcomes].map(({ finish }) => finish)).toEqual([
-    { kind: "failed", reason: "This engine gives no hidden states." },
+    { kind: "failed", reason: "This engine returns no hidden states." },
     {
       kind: "failed",
-      reason: "This engine gives 256 hidden states a step, and the mean of a text's wants up to 2048.",
+      reason: "Mean pooling needs up to 2048 hidden states per step; this engine returns at most 256.",
     },
     { kind: "pooled", hidden: aloneOf([1, 2], "last") },
   ]);

@@ -16,7 +16,7 @@ export interface TimedSequence {
   readonly isPaused: boolean;
   readonly isDecoding: boolean;
   readonly wasStarted: boolean;
-  readonly goesOn: boolean;
+  readonly isReturning: boolean;
   readonly generated: number;
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
@@ -66,11 +66,11 @@ export class TimeAccounts {
 
   /** Records that a sequence waits in the queue's order, or among those that return. */
   waits(sequence: TimedSequence): void {
-    const { account, goesOn, wasStarted } = sequence;
+    const { account, isReturning, wasStarted } = sequence;
     this.#spend(sequence);
     account.waitingMs = this.#nowMs;
     if (wasStarted) this.#fix(account, causeIndex.preempted);
-    else if (goesOn) this.#fix(account, causeIndex.step_in_flight);
+    else if (isReturning) this.#fix(account, causeIndex.step_in_flight);
     else {
       account.kind = "fresh";
       this.#fresh.add(sequence);

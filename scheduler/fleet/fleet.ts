@@ -23,8 +23,8 @@ import {
   type EngineLoad,
   type EngineMessage,
   type EngineReport,
-  goneOn,
   idleLoad,
+  withTotalsOf,
 } from "../messages.ts";
 import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
@@ -362,7 +362,7 @@ export class Fleet {
   report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {
     const nowMs = this.#nowMs();
     const state = this.#engines[engine]!;
-    state.load = goneOn(report.load, state.loadBefore);
+    state.load = withTotalsOf(report.load, state.loadBefore);
     this.outlook.reported(engine, report.load);
     const answer = this.#dispatcher.reported(engine, report.load, report.kvEvents);
     if (answer !== null) this.#send(engine, { kind: answer });
@@ -457,7 +457,7 @@ export class Fleet {
     assert(state.lostReason !== null, "only a lost engine is replaced");
     state.link = link;
     state.loadBefore = state.load;
-    state.load = goneOn(idleLoad(spec), state.loadBefore);
+    state.load = withTotalsOf(idleLoad(spec), state.loadBefore);
     state.lostReason = null;
     state.isComing = false;
     state.epoch = epoch;
