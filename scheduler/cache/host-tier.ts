@@ -62,7 +62,7 @@ interface Load {
   readonly wanted: readonly PageKey[];
   /** Places of the leading keys that are in memory, or are being read from below. */
   readonly places: Place[];
-  /** Those that are read from below, with their index in `wanted`. */
+  /** Keys that are read from below, with their index in `wanted`. */
   readonly fromBelow: { readonly key: PageKey; readonly index: number }[];
   readonly done: LoadDone;
 }

@@ -270,7 +270,7 @@ class Play {
     this.clock.after(backAfterMs, () => {
       this.#epochs[engine]! += 1;
       this.#open(engine);
-      this.fleet.believe(engine, this.#costs[engine]!);
+      this.fleet.updateCosts(engine, this.#costs[engine]!);
       this.fleet.replaced(engine, this.#link(engine), SPEC, this.#epochs[engine]!);
     });
   }
