@@ -118,8 +118,8 @@ test("free rows beside it are as they were, and a row that cannot go on fails al
     row(choice("no"), [1]),
   ]);
   expect([free, held]).toEqual([1, 7]);
-  expect(lost).toBe("constraint_unsatisfiable: no token of the model's vocabulary goes on with the text");
-  expect(wrong).toBe("constraint_unsatisfiable: what was drawn before does not obey it");
+  expect(lost).toBe("constraint_unsatisfiable: no token of the model's vocabulary continues the text");
+  expect(wrong).toBe("constraint_unsatisfiable: the tokens drawn so far violate it");
 });
 
 test("a text ends when it may, and when it must though more tokens were asked for", () => {
@@ -130,7 +130,7 @@ test("a text ends when it may, and when it must though more tokens were asked fo
 });
 
 const noneLeft =
-  "constraint_unsatisfiable: allowed tokens, bad words and the fewest tokens that are wanted leave no token";
+  "constraint_unsatisfiable: allowed tokens, bad words and the minimum number of tokens leave no token to draw";
 
 test("a row is drawn from tokens that are allowed, not banned, and go on with its text; without any it fails alone", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
@@ -152,7 +152,7 @@ test("a row is drawn from tokens that are allowed, not banned, and go on with it
     3,
     noneLeft,
     noneLeft,
-    "constraint_unsatisfiable: no token of the model's vocabulary goes on with the text",
+    "constraint_unsatisfiable: no token of the model's vocabulary continues the text",
   ]);
 });
 
@@ -231,7 +231,7 @@ test("a long text that was begun before a preemption is read in pieces; others a
   const device = new ConstrainedDevice(lowest, vocabulary, 1000);
   const steps: (number | string)[][] = [];
   while (steps.at(-1)?.includes("deferred") ?? true) steps.push(draw(device, rows));
-  expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: what was drawn before does not obey it"]);
+  expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: the tokens drawn so far violate it"]);
   // 381 tokens of 48 work steps each; the device works 1,000 before each of its steps and 1,000 while it
   // computes.
   expect(steps.length).toBeGreaterThanOrEqual(6);
