@@ -122,7 +122,7 @@ test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the promp
   expect(budgetOf(eight, {}, even, 0, 264).offer(1000, 0, 0, latency)).toBe(248);
 });
 
-test("what little is left of all prompts is computed at once, unless more wait for that than it would make wait", () => {
+test("a small rest of all prefills is computed in one step, unless that delays more sequences than it serves", () => {
   /** Tokens of each of so many prompts, which are 300 together: a tile and a little more. */
   const chunksOf = (prompts: number, streams: readonly SequenceView[] = []): number[] => {
     const waiting = { ...backlog, promptTokens: 300, likelyTokens: 300, waiting: prompts };
@@ -149,7 +149,7 @@ test("a step is as large as the tightest stream's slack allows, decodes included
   );
 });
 
-test("without streams a step is as large as the device takes it; beside streams it takes as long as is allowed", () => {
+test("without streams a step fills the device's token limit; beside streams it fills the time limit", () => {
   const offline = [
     decode({ objective: gang }),
     decode({ objective: throughput, tbtMs: 1 }),
@@ -166,20 +166,20 @@ test("without streams a step is as large as the device takes it; beside streams 
   );
 });
 
-test("streams without a target that are slow by themselves leave prompts half of the time, and always a tile", () => {
+test("slow streams without an ITL target leave prefill half of the step time, and always one tile", () => {
   const slow = [decode({ length: 80_000 })]; // 110 ms
   expect(budgetOf(slow, { tbtMs: null }).offer(many, 0, 0, latency)).toBe(3 * 256 - 1);
   const coarse = tiles(() => 500);
   expect(budgetOf([decode()], { tbtMs: null }, coarse).offer(many, 0, 0, latency)).toBe(256 - 1);
 });
 
-test("streams that are slow by themselves leave prompts three quarters at a reader's pace, and half beyond it", () => {
+test("slow streams leave prefill three quarters of the step up to reading speed, and half beyond it", () => {
   const limits = new PaceLimits(policy, even);
   const aloneMs = [20, 25, 40, 50, 80, 100, 150];
   expect(aloneMs.map((ms) => limits.untargetedMs(ms))).toEqual([100, 100, 160, 200, 200, 200, 300]);
 });
 
-test("a step is as large as delays everybody least: larger, the more prompts wait", () => {
+test("the step size minimizes the total delay: it grows with the number of waiting prompts", () => {
   const sizeOf = (decodes: number, waiting: number, costs = even): number => {
     const streams = Array.from({ length: decodes }, () => decode());
     const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting };
@@ -193,12 +193,12 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
   expect(sizeOf(40, 100, steep)).toBe(3 * 256);
 });
 
-test("what all prompts still have to compute is a size as well", () => {
+test("the tokens left of all prefills are a candidate step size", () => {
   const budget = budgetFor(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
   expect(budget.offer(130, 0, 0, latency)).toBe(130);
 });
 
-test("the first prompt decides the size, later ones fill it up", () => {
+test("the first prompt sets the step size, later ones fill it", () => {
   const budget = budgetOf([decode()]);
   expect(budget.offer(100, 0, 0, latency)).toBe(100);
   budget.take(100, 0, latency);
@@ -241,7 +241,7 @@ test("throughput decodes for which there is no time come a few in each step, not
   }
 });
 
-test("nobody is admitted with whom the decodes alone would miss the target", () => {
+test("a sequence is not admitted if decodes alone would then miss the ITL target", () => {
   const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
   const next = (length: number, objective = latency): SequenceView =>
     decode({ length, objective, isDecoding: false });
@@ -270,7 +270,7 @@ test("streams without a target are admitted as long as their steps are short, or
   expect(budgetOf(offline, calm).admits(decode({ ...next, objective: throughput }), false)).toBe(true);
 });
 
-test("throughput sequences keep out their like, but not streams and not a sequence that has waited too long", () => {
+test("throughput sequences bar further ones, but not streams nor a sequence that has starved", () => {
   const running = [decode(), decode({ objective: throughput, length: 60_000 })];
   const stream = decode({ isDecoding: false });
   const offline = decode({ objective: throughput, length: 20_000, isDecoding: false });
@@ -328,7 +328,7 @@ function play(script: readonly Call[], batch: Partial<TimePolicy>) {
   return { harness, timesMs };
 }
 
-test("on a device whose costs are known every stream keeps its target, whatever comes", () => {
+test("with known step costs every stream keeps its ITL target under any load", () => {
   const rule = fc.property(calls, (script) => {
     const { harness, timesMs } = play(script, {});
     script.forEach(({ service: { objective, tbtMs }, tokensMax }, i) => {
@@ -375,7 +375,7 @@ test("throughput decodes are left out at most three steps in a row, take turns, 
   expect(harness.load.skippedDecodesTotal).toBeGreaterThan(0);
 });
 
-test("a target that cannot be kept is missed and counted, and everybody still ends", () => {
+test("an ITL target that cannot be met is counted as missed, and all sequences finish", () => {
   const { harness, timesMs } = play(
     Array.from({ length: 12 }, () => ({ afterMs: 0, promptTokens: 50, tokensMax: 20, service: {} })),
     { tbtMs: 1 },
