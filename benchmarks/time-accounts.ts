@@ -33,7 +33,7 @@ function measure(decodes: number, prompts: number): Row {
     const isDecoding = index < decodes;
     return {
       ...{ id: index as SequenceId, arrival: index, account: new TimeAccount(0, 0), service: chatService },
-      ...{ isPaused: false, isDecoding, wasStarted: true, goesOn: true, generated: isDecoding ? 1 : 0 },
+      ...{ isPaused: false, isDecoding, wasStarted: true, isReturning: true, generated: isDecoding ? 1 : 0 },
     };
   });
   const chunks = sequences.map(({ isDecoding }, index) => ({

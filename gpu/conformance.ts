@@ -92,7 +92,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
 
     test(
-      "a step in flight is forgotten by close",
+      "close drops a step in flight",
       on(({ device, settle, step }) => {
         let isDone = false;
         device.start(step([chunk(1, [1], 0, [0], row())]), () => {
@@ -118,7 +118,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     test("several rows of a chunk are those of single steps", on(expectRowsOfSingleSteps));
 
     test(
-      "without a chunk, which copies pages alone",
+      "without chunks, which only copy pages",
       on((driver) => {
         const { pageTokens } = driver.device.spec;
         const half = pageTokens / 2;
@@ -167,7 +167,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
 
     test(
-      "how the prompt is cut",
+      "how the prompt is chunked",
       on((driver) => {
         const whole = alone();
         for (let size = 1; size <= 17; size += 1) {
@@ -177,7 +177,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
 
     test(
-      "what else is in the step",
+      "the other chunks of the step",
       on((driver) => {
         const whole = alone();
         for (const place of [0, 1, 2]) {
@@ -222,7 +222,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     };
 
     test(
-      "how the prompt is cut, and which of them are wanted",
+      "how the prompt is chunked, and which of them are requested",
       on((driver) => {
         const whole = alone();
         expect(whole).toHaveLength(40);
@@ -237,7 +237,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
 
     test(
-      "what else is in the step, and of it what is drawn",
+      "the other chunks of the step, and their draws",
       on((driver) => {
         const whole = alone();
         for (const place of [0, 1, 2]) {
@@ -302,7 +302,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     };
 
     test(
-      "seed and position make the chance",
+      "seed and position determine a draw",
       on((driver) => {
         const wild = { ...greedy, temperature: 2 };
         const drawAll = (vary: (i: number) => SampleRow) =>
@@ -458,7 +458,7 @@ function stateConformance(name: string, on: TestBody): void {
     );
 
     test(
-      "go on in the slot they were saved in",
+      "continue in place in the slot they were saved in",
       on((driver) => {
         const { pageTokens } = driver.device.spec;
         const tokens = prompt(40);

@@ -85,7 +85,7 @@ function draw(device: Device, rows: readonly SampleRow[]): (number | string)[] {
   });
 }
 
-test("a row is drawn from what goes on with its text, whether it was followed from its beginning or not", () => {
+test("a mask allows the same tokens whether the matcher saw the text from its start or replayed it", () => {
   const answer = choice("yes", "no");
   const followed = new ConstrainedDevice(lowest, vocabulary);
   const drawn: number[] = [];
@@ -100,7 +100,7 @@ test("a row is drawn from what goes on with its text, whether it was followed fr
   expect(draw(followed, [row(answer, [6])])).toEqual([8]);
 });
 
-test("code that was run ahead of time changes nothing of what is drawn", () => {
+test("warm-up does not change the tokens drawn", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
   allAtOnce(device.warmUp());
   const answer = choice("yes", "no");
@@ -109,7 +109,7 @@ test("code that was run ahead of time changes nothing of what is drawn", () => {
   );
 });
 
-test("free rows beside it are as they were, and a row that cannot go on fails alone", () => {
+test("unconstrained rows are unaffected, and a row without an allowed token fails alone", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
   const [free, held, lost, wrong] = draw(device, [
     row(null, [], [0]),
@@ -118,11 +118,11 @@ test("free rows beside it are as they were, and a row that cannot go on fails al
     row(choice("no"), [1]),
   ]);
   expect([free, held]).toEqual([1, 7]);
-  expect(lost).toBe("constraint_unsatisfiable: no token of the model's vocabulary goes on with the text");
-  expect(wrong).toBe("constraint_unsatisfiable: what was drawn before does not obey it");
+  expect(lost).toBe("constraint_unsatisfiable: no token of the model's vocabulary continues the text");
+  expect(wrong).toBe("constraint_unsatisfiable: the tokens drawn so far violate it");
 });
 
-test("a text ends when it may, and when it must though more tokens were asked for", () => {
+test("a complete text may end; one that cannot continue ends even below the minimum number of tokens", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
   expect(draw(device, [row(choice("n", "no"), [6])])).toEqual([end]);
   expect(draw(device, [row(choice("n", "no"), [6], [end])])).toEqual([8]);
@@ -130,9 +130,9 @@ test("a text ends when it may, and when it must though more tokens were asked fo
 });
 
 const noneLeft =
-  "constraint_unsatisfiable: allowed tokens, bad words and the fewest tokens that are wanted leave no token";
+  "constraint_unsatisfiable: allowed tokens, bad words and the minimum number of tokens leave no token to draw";
 
-test("a row is drawn from tokens that are allowed, not banned, and go on with its text; without any it fails alone", () => {
+test("a row draws from the allowed, unbanned tokens that continue its text; with none left it fails alone", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
   const answer = choice("yes", "no");
   expect(
@@ -152,18 +152,18 @@ test("a row is drawn from tokens that are allowed, not banned, and go on with it
     3,
     noneLeft,
     noneLeft,
-    "constraint_unsatisfiable: no token of the model's vocabulary goes on with the text",
+    "constraint_unsatisfiable: no token of the model's vocabulary continues the text",
   ]);
 });
 
-test("a text that is complete ends, whatever tokens are allowed", () => {
+test("a complete text can end whatever the allowed tokens are", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
   expect(draw(device, [row(choice("no"), [7], [], [7])])).toEqual([end]);
   expect(draw(device, [row(choice("n", "no"), [6], [end], [6])])).toEqual([end]);
   expect(draw(device, [row(choice("n", "no"), [6], [end], [8])])).toEqual([8]);
 });
 
-test("what is forced comes although it is a bad word, but not although it is none of the tokens that are allowed", () => {
+test("jump-forward tokens override bad words, but not the allowed tokens", () => {
   const said = choice("noyes", "noyo", "yesyes");
   const device = new ConstrainedDevice(lowest, vocabulary);
   const [free] = sampled(device, [row(said, [])]);
@@ -180,7 +180,7 @@ test("what is forced comes although it is a bad word, but not although it is non
   expect(draw(device, [row(said, [1], [], [1, 5])])).toEqual([noneLeft]);
 });
 
-test("little is remembered of answers that came one after another, each with a grammar of its own", () => {
+test("memory stays bounded over successive answers with a grammar each", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
   const one = (sequence: number): readonly Sampled[] => {
     let result: readonly Sampled[] = [];
@@ -202,7 +202,7 @@ test("little is remembered of answers that came one after another, each with a g
   expect(one(0)).toEqual(first);
 });
 
-test("rows in equal states share one mask, wherever their texts have been", () => {
+test("rows in equal grammar states share one mask, whatever their texts", () => {
   const said = choice("yes", "no", "noyes", "nono");
   const keptOf = (rows: readonly SampleRow[]): number => {
     const device = new ConstrainedDevice(lowest, vocabulary);
@@ -215,7 +215,7 @@ test("rows in equal states share one mask, wherever their texts have been", () =
   expect(keptOf([row(said, []), row(said, [7])])).toBe(2 * one);
 });
 
-test("a token comes with those that are forced to follow it, as they would be drawn one by one", () => {
+test("a token comes with its jump-forward tokens, the same as drawn one by one", () => {
   const said = choice("noyes", "noyo", "yesyes");
   const device = new ConstrainedDevice(lowest, vocabulary);
   // "y" and "ye" extend past the end of the forced text.
@@ -224,21 +224,21 @@ test("a token comes with those that are forced to follow it, as they would be dr
   ]);
 });
 
-test("a long text that was begun before a preemption is read in pieces; others are not held up, and a wrong one fails alone", () => {
+test("a long text is replayed in pieces after a preemption; other rows are not delayed, and a text that violates the grammar fails alone", () => {
   const said = choice("yesno".repeat(100));
   const drawn = Array.from({ length: 190 }, (_, index) => (index % 2 === 0 ? 3 : 7));
   const rows = [row(said, drawn), row(null, [], [0]), row(said, [...drawn, 7])];
   const device = new ConstrainedDevice(lowest, vocabulary, 1000);
   const steps: (number | string)[][] = [];
   while (steps.at(-1)?.includes("deferred") ?? true) steps.push(draw(device, rows));
-  expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: what was drawn before does not obey it"]);
+  expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: the tokens drawn so far violate it"]);
   // 381 tokens of 48 work steps each; the device works 1,000 before each of its steps and 1,000 while it
   // computes.
   expect(steps.length).toBeGreaterThanOrEqual(6);
   expect(steps.slice(0, -1).every(([, free]) => free === 1)).toBe(true);
 });
 
-test("a row whose mask takes long is deferred, and then drawn as it would have been; others are not held up", () => {
+test("a row whose mask takes long is deferred and then draws the same token; other rows are not delayed", () => {
   const texts = Array.from(
     { length: 40 },
     (_, index) => "yesno".repeat(1 + (index % 7)) + "no".repeat(index),

@@ -24,13 +24,14 @@ import type { Device } from "../scheduler/device.ts";
 export const UNSATISFIABLE = "constraint_unsatisfiable";
 
 /**
- * Cache limits: grammars, and texts beyond twice the rows of a step. Evicted texts are read again from their
+ * Cache limits: grammars, and texts beyond twice the rows of a step. An evicted text is parsed again from its
  * drawn tokens. A text keeps its grammar alive, and the device is not notified when a sequence ends.
  */
 export const PARSERS_MAX = 64;
 const TEXTS_SPARE = 64;
 /**
- * Work limit before each device step, for all its rows, and again while it computes: a millisecond or less.
+ * Limit of mask work before each device step, for all its rows, in the matcher's elementary operations; the same
+ * again while the device computes.
  */
 export const WORK_STEPS = 12_000;
 /** Work limit for building a parser: more than any grammar needs that the compiler accepts. */
@@ -38,13 +39,13 @@ const PARSER_STEPS = 2 ** 26;
 /** Maximum forced tokens after a drawn one; further ones follow the next draw. */
 const FORCED_MAX = 32;
 /**
- * Work for reading one token of a text that was begun elsewhere or before a preemption: some microseconds.
+ * Work of parsing one token of a text again, after its sequence came from another engine or its text was evicted.
  */
 const READ_STEPS = 48;
 
 type MaskJob = Pick<Job<unknown>, "run" | "spent">;
 
-/** Row ready for the device, a failed row, a row that waits for work, or one whose draft is cut off. */
+/** Row ready for the device, a failed row, a row whose mask needs more work, or one whose draft is cut off. */
 type Prepared =
   | { readonly kind: "row"; readonly row: ChunkRow }
   | { readonly kind: "failed"; readonly reason: string }
@@ -70,19 +71,20 @@ interface GivenRow {
 }
 
 /**
- * Device that applies grammar constraints: it writes the masks of constrained rows and delegates the step to
- * another device. Rows carry their drawn tokens, so the device is stateless; matchers are caches.
+ * Device that applies grammar constraints (guided decoding): it writes the token masks of constrained rows and
+ * delegates the step to another device. Rows carry their drawn tokens, so the device is stateless; matchers are caches.
  *
- * Masks delay no step for long. The work before each step is limited and goes first to the rows that had
- * least of it. As much work again runs while the device computes. A row whose mask is not ready is deferred
- * to the next step, and so is the last token of its chunk: a recurrent state is never computed twice. A row that has no possible next token, or whose mask is too much work, fails alone.
+ * Masks delay no step for long. The work before each step is limited and goes first to the rows that had least of
+ * it. As much work again runs while the device computes. A row whose mask is not ready is deferred to the next step
+ * with the last token of its chunk, which must not update a recurrent state twice. A row without a possible next
+ * token, or whose mask is too much work, fails alone.
  *
- * A draft is read along by the matcher, which then goes back. Each row after a drafted token has the mask of
- * the single step after the same tokens. A draft is cut before a token that its row does not allow, and
- * before one whose mask is not ready, for which work goes on while the device computes.
+ * The matcher accepts a draft token by token, then rolls back. So each row after a draft token has the mask of a
+ * single step after the same tokens. A draft is cut before the first token that its row does not allow, or whose
+ * mask is not ready; work on that mask continues while the device computes.
  *
- * Forced tokens follow a drawn token (forced.ts), and the engine computes them in one chunk. Rows with log
- * probabilities are drawn token by token, because each log probability needs a row of logits.
+ * Forced (jump-forward) tokens follow a drawn token, and the engine computes them in one chunk. Rows with logprobs
+ * are drawn token by token, because each logprob needs a row of logits.
  */
 export class ConstrainedDevice implements Device {
   readonly spec: Device["spec"];
@@ -90,7 +92,7 @@ export class ConstrainedDevice implements Device {
   readonly #opening: Pieces<Masks>;
   /** null until `#opening` is done: by the warm-up, or by the first constrained row. */
   #openMasks: Masks | null = null;
-  /** Masks that the rows of the step in flight use. */
+  /** Masks of the rows of the step in flight, returned to the mask memory before the next step. */
   readonly #lent: Mask[] = [];
   readonly #workSteps: number;
   /** Parsers by constraint id, ordered by last use. */
@@ -179,8 +181,8 @@ export class ConstrainedDevice implements Device {
   }
 
   /**
-   * The part of a chunk that the device computes: without drafts from the first one on whose row is not ready,
-   * and without the last known token, and the checkpoint after it, if its row is deferred.
+   * Returns the part of a chunk that the device computes. It ends before the first draft whose row is not ready. If
+   * the row of the last known token is deferred, that token and the checkpoint after it are left out too.
    */
   #cut(chunk: Chunk, rows: readonly GivenRow[]): Chunk | [] {
     const { drafted = 0, ...rest } = chunk;
@@ -229,7 +231,7 @@ export class ConstrainedDevice implements Device {
     };
   }
 
-  /** Works for waiting rows until the work limit is reached; returns what is left of it. */
+  /** Computes masks of waiting rows up to the work limit, the least advanced first; returns the rest of the limit. */
   #work(rows: readonly GivenRow[]): number {
     const spentFor = ({ prepared }: GivenRow): number =>
       prepared.kind === "waits" ? prepared.job.spent : Number.POSITIVE_INFINITY;
@@ -255,7 +257,7 @@ export class ConstrainedDevice implements Device {
   /** Results of all rows of a step, in order; `drawn` has those of the prepared rows only. */
   #sampled(rows: readonly GivenRow[], drawn: readonly Sampled[]): Sampled[] {
     let next = 0;
-    /** The last token drawn where all drafts before it were right; null: a draft was wrong. */
+    /** The last draw if all drafts before it were accepted; null: a draft was rejected. */
     let live: TokenId | null = null;
     return rows.map(({ sequence, given, draft, prepared }, index): Sampled => {
       if (prepared.kind === "waits" || prepared.kind === "cut") return { kind: "deferred", sequence };
@@ -268,7 +270,7 @@ export class ConstrainedDevice implements Device {
       if (matcher === undefined || given.constraint.endTokens.includes(live) || !matcher.accept(live))
         return one;
       const after = rows[index + 1];
-      // The next row draws what follows.
+      // The next row verifies the draft here, so no forced tokens are inserted.
       if (after?.prepared.kind === "row" && after.draft === live) return one;
       const forced = forcedAfter(matcher, given, given.constraint);
       return forced.length === 0 ? one : ({ ...one, forced } as Sampled);
@@ -333,7 +335,7 @@ export class ConstrainedDevice implements Device {
         if (mustEnd || !row.banned.includes(token)) allowed[token >>> 5]! |= 1 << (token & 31);
     }
     if (isNone(allowed)) {
-      return failed(isNone(mask) ? "no token of the model's vocabulary goes on with the text" : NONE_LEFT);
+      return failed(isNone(mask) ? "no token of the model's vocabulary continues the text" : NONE_LEFT);
     }
     return { kind: "row", row: { ...row, allowed, banned: [] } };
   }
@@ -378,7 +380,7 @@ export class ConstrainedDevice implements Device {
 }
 
 /** Failure reason of a row whose sampling limits leave no token. */
-const NONE_LEFT = "allowed tokens, bad words and the fewest tokens that are wanted leave no token";
+const NONE_LEFT = "allowed tokens, bad words and the minimum number of tokens leave no token to draw";
 
 /** True if the row needs preparation before its draw. */
 function isHeld(row: ChunkRow): row is SampleRow {
@@ -398,7 +400,7 @@ function forcedAfter(matcher: Matcher, row: SampleRow, { endTokens }: RowConstra
   return end < 0 ? forced : forced.slice(0, end);
 }
 
-/** Works ahead within a limit; returns the work done. A job that fails is begun again for the row that needs it. */
+/** Runs a job ahead of its row, up to a limit; returns the work done. A failed job starts again when its row comes. */
 function workAhead(job: MaskJob, limit: number): number {
   const before = job.spent;
   try {
@@ -445,7 +447,7 @@ function* read(matcher: Matcher, drawn: Int32Array, budget: Budget): Pieces<null
 function readNext(matcher: Matcher, drawn: Int32Array, end: number): void {
   while (matcher.length < end) {
     if (!matcher.accept(drawn[matcher.length]!))
-      throw new ConstraintError("what was drawn before does not obey it");
+      throw new ConstraintError("the tokens drawn so far violate it");
   }
 }
 

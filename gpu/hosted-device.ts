@@ -8,8 +8,8 @@ export interface HostedDevice extends Device {
   /** True from `start` until the result is delivered. */
   readonly inFlight: boolean;
   /**
-   * Blocks until the step in flight is computed, or gives way: a step that can be aborted ends some time
-   * after `way[0]` becomes non-zero.
+   * Blocks until the step in flight is computed or aborted: an abortable step ends at its next abort point after
+   * `way[0]` becomes non-zero.
    */
   wait(way?: Int32Array<SharedArrayBuffer>): void;
   /** Calls `done` of the step that `wait` finished; `done` may start the next one. */

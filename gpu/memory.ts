@@ -26,7 +26,7 @@ export interface MemoryInput {
   readonly isGpu?: boolean;
   /** Workspace of a full step, per engine. */
   readonly workspaceBytes: number;
-  /** Bytes of pages on their way to the disk, per engine; default: 0. */
+  /** Bytes of buffers for pages that are being written to disk, per engine; default: 0. */
   readonly diskBytes?: number;
   /** Number of engines that share the weights, each with its own pages and workspace; ≥ 1. */
   readonly engines: number;
@@ -77,9 +77,9 @@ const kvShare = 0.5;
 const kvShareOfGpu = 0.9;
 /** State slots of an engine at least. */
 export const STATES_MIN = 8;
-/** Shares of the KV cache for checkpoints and, at most once more, for running sequences. */
+/** Share of the KV cache for checkpoints, and the largest share for the states of running sequences. */
 const stateShare = 0.15;
-/** Checkpoints at most: the scheduler looks at all of them to evict one. */
+/** Checkpoints at most: the scheduler scans all of them to evict one. */
 const checkpointsMax = 4096;
 
 /** Memory of `availableBytes` that is left to the system. */

@@ -190,7 +190,7 @@ export interface NativeLibrary {
   /** Copy a part of a state slot, from byte `offset` on. */
   readState(engine: EngineHandle, slot: number, offset: number, bytes: Uint8Array): void;
   writeState(engine: EngineHandle, slot: number, offset: number, bytes: Uint8Array): void;
-  /** Opens places of a page's size in pinned memory of the host, for pages and pieces of states that leave a GPU. */
+  /** Allocates places: `count` buffers of a page's size in pinned host memory, for pages and states offloaded from a GPU. */
   openPlaces(engine: EngineHandle, count: number): void;
   /**
    * Queue copies to places, and return at once. A step that writes a page or slot waits for its copy. `waitSent` returns when
@@ -681,7 +681,7 @@ function layerWords(layer: LayerShape): number[] {
 /** BUNTING_DEVICES_MAX. */
 const devicesMax = 8;
 
-/** Encodes bunting_engine_limits: 10 int32, the devices, then the state slots and the most drafts. */
+/** Encodes bunting_engine_limits: 10 int32, the devices, then the number of state slots and drafts_max. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
   const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
   const { stepDrawsMax = stepChunksMax, stepHiddenMax = stepChunksMax } = limits;

@@ -416,7 +416,7 @@ describe("a step result", () => {
         sequence: 10 as SequenceId,
         reason: "the model computed logits that are not finite",
       },
-      { kind: "failed", sequence: 11 as SequenceId, reason: "every token was forbidden" },
+      { kind: "failed", sequence: 11 as SequenceId, reason: "no token was allowed" },
       { kind: "token", sequence: 11 as SequenceId, token: 3, logprobs: null },
     ]);
   });

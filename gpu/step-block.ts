@@ -51,7 +51,7 @@ const resultRowWords = 4;
 const afterIndexWord = 16;
 const wantsWord = 17;
 const wantsHidden = 1;
-/** State slot of a chunk that has none, token after one that is not known, and unread tokens of one that is not read. */
+/** Word for a missing state slot, an unknown next token, or the unread tokens of a chunk that the draft model skips. */
 const none = -1;
 const noTokens = new Int32Array(0);
 
@@ -73,7 +73,7 @@ export class StepBlock {
   readonly #maskWords: number;
   readonly #pageTokens: number;
   #words = new Words(1024);
-  readonly #places: RowPlaces = { draws: new Places(), hidden: new Places() };
+  readonly #indices: RowIndices = { draws: new RowIndex(), hidden: new RowIndex() };
 
   constructor(vocabSize: number, pageTokens: number) {
     this.#maskWords = Math.ceil(vocabSize / 32);
@@ -89,12 +89,12 @@ export class StepBlock {
    * Index of each drawing row of the last step among all drawing rows of the block, in the order of the step.
    */
   get draws(): Int32Array {
-    return this.#places.draws.inOrder;
+    return this.#indices.draws.inOrder;
   }
 
   /** Index of each hidden-state row, likewise. */
   get hidden(): Int32Array {
-    return this.#places.hidden.inOrder;
+    return this.#indices.hidden.inOrder;
   }
 
   encode(step: Step): void {
@@ -132,8 +132,8 @@ export class StepBlock {
       total += counts[name] * entryWords[name];
     }
     this.#reserve(total);
-    for (const places of [this.#places.draws, this.#places.hidden])
-      places.reserve(counts.chunks, counts.rows);
+    for (const indices of [this.#indices.draws, this.#indices.hidden])
+      indices.reserve(counts.chunks, counts.rows);
     const { ints } = this.#words;
     let to = 0;
     ints[to++] = magic;
@@ -164,7 +164,7 @@ export class StepBlock {
   /** Writes the chunks with their tokens, pages, rows and saves, in the given order. */
   #encodeChunks(at: Arrays, chunks: readonly Chunk[], order: readonly number[]): void {
     const { ints } = this.#words;
-    const { draws, hidden } = this.#places;
+    const { draws, hidden } = this.#indices;
     const next = { tokens: 0, pages: 0, rows: 0, pairs: 0, maskWords: 0, draws: 0, hidden: 0 };
     let to = at.chunks;
     let save = at.saves;
@@ -297,20 +297,20 @@ export class StepBlock {
   }
 }
 
-/** Places of the rows, by kind. */
-interface RowPlaces {
-  readonly draws: Places;
-  readonly hidden: Places;
+/** Block indices of the rows, by kind. */
+interface RowIndices {
+  readonly draws: RowIndex;
+  readonly hidden: RowIndex;
 }
 
 /** Maps a step's rows of one kind to those of the block, whose chunks have another order. */
-class Places {
+class RowIndex {
   /** Block index of the next row to add, by chunk of the step. */
   first = new Int32Array(64);
   #inOrder = new Int32Array(64);
   #count = 0;
 
-  /** Makes room and clears the places of the previous step. */
+  /** Makes room and clears the indices of the previous step. */
   reserve(chunks: number, rows: number): void {
     this.first = withRoom(this.first, chunks);
     this.#inOrder = withRoom(this.#inOrder, rows);
@@ -377,10 +377,10 @@ export class StepResultBlock {
     return this.#words.floats[3]!;
   }
 
-  /** Results of the rows of `step` in its order; `places` maps them to rows of the block. */
-  decode(step: Step, places: Pick<StepBlock, "draws" | "hidden">): Sampled[] {
+  /** Results of the rows of `step` in its order; `rows` maps them to rows of the block. */
+  decode(step: Step, rows: Pick<StepBlock, "draws" | "hidden">): Sampled[] {
     const { ints, floats } = this.#words;
-    const { draws, hidden } = places;
+    const { draws, hidden } = rows;
     assert(ints[0] === draws.length, `the engine drew ${ints[0]} rows of ${draws.length}`);
     assert(ints[2] === hidden.length, `the engine returned ${ints[2]} hidden states of ${hidden.length}`);
     assert(floats[1]! >= 0, "a step takes time");
@@ -451,7 +451,7 @@ function rowFailure(status: number): string {
     case 1:
       return "the model computed logits that are not finite";
     case 2:
-      return "every token was forbidden";
+      return "no token was allowed";
     default:
       return `the engine failed this row with status ${status}`;
   }

@@ -189,7 +189,7 @@ test("a text that is cut at its length ends with length, and nothing is added to
 test("a row that no token goes on with fails alone", () => {
   const specs = [asked({ constraint: held("[0-9]+") }), asked(), asked({ constraint: null })];
   const { outcomes } = together(specs);
-  const reason = "constraint_unsatisfiable: no token of the model's vocabulary goes on with the text";
+  const reason = "constraint_unsatisfiable: no token of the model's vocabulary continues the text";
   expect(outcomes[0]).toEqual({ cachedTokens: 0, tokens: [], finish: { kind: "failed", reason } });
   expect(outcomes.slice(1).map(tokensOf)).toEqual(specs.slice(1).map((one) => tokensOf(alone(one))));
 });

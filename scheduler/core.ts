@@ -178,11 +178,11 @@ export interface SequenceSpec {
   /** LoRA adapter. Only sequences with the same adapter share prefixes. */
   readonly adapter: AdapterId;
   /**
-   * Most drafted tokens that a step checks; 0: none. Absent: as many as are worth their time. The tokens drawn
-   * are the same.
+   * Most draft tokens that one step verifies; 0: no speculative decoding. Absent: as many as pay
+   * (engine/step/draft-rule.ts). The output does not depend on it.
    */
   readonly draftTokensMax?: number;
-  /** Text that the client expects the output to resemble, in which drafts are looked for. Absent: none. */
+  /** Predicted output (OpenAI's `prediction`), a source of drafts. Absent: none. */
   readonly prediction?: ArrayLike<TokenId>;
   readonly service: Service;
   /**
@@ -191,11 +191,11 @@ export interface SequenceSpec {
    */
   readonly pooling?: Pooling;
   /**
-   * True for a text of an encoder, whose tokens see those behind them: it is computed in one chunk, and its
-   * pages are free afterwards. Absent: it may come in chunks, and shares prefixes.
+   * True for an encoder's text, whose attention is bidirectional: one chunk computes it, and its pages are free
+   * afterwards. Absent: the prompt may be chunked, and shares prefixes.
    */
   readonly isWhole?: boolean;
-  /** Index of the first token of a pair's second text, for models with token types. Absent: there is none. */
+  /** Index of the first token of type 1, the second text of a pair, for models with token types. Absent: none. */
   readonly secondAt?: number;
   /** Keeps the pages after the end until a sequence `continues` this one, or a `release` message arrives. */
   readonly isHeld?: boolean;
@@ -287,17 +287,17 @@ export interface Chunk {
   readonly samples: readonly ChunkRow[];
   readonly adapter: AdapterId;
   /**
-   * Number of its last tokens that are drafts: a row follows each of them, and counts only where all drafts
-   * before it are what was drawn. Absent: none.
+   * Number of draft tokens at the chunk's end. A row follows each, and counts only if all drafts before it are
+   * accepted: each equals the token drawn at its position. Absent: none.
    */
   readonly drafted?: number;
-  /** Token after the chunk, for devices that draft. Absent: it is drawn, or not known. */
+  /** Known token after the chunk, for devices with a draft head. Absent: the chunk's last row draws it. */
   readonly next?: TokenId;
-  /** Number of tokens that the device is to draft after the chunk's last right draw. Absent: none. */
+  /** Number of tokens that the device shall draft behind the chunk's last valid draw. Absent: none. */
   readonly drafts?: number;
   /**
-   * Tokens before the chunk, of the page in which it begins, that the device's draft model reads before those of
-   * the chunk. Null: it does not read the chunk, and drafts nothing. Absent: there are none.
+   * Tokens of the page in which the chunk begins that the device's draft model has not computed yet; it computes
+   * them before the chunk. Null: the draft model skips the chunk, and drafts nothing. Absent: there are none.
    */
   readonly unread?: Int32Array | null;
   /** Recurrent state that the chunk reads and writes. Absent: the device has none. */
@@ -306,7 +306,10 @@ export interface Chunk {
   readonly secondAt?: number;
 }
 
-/** Slots of a chunk's recurrent state. Each slot has at most one writer in a step, and no other chunk reads what it writes. */
+/**
+ * Slots of a chunk's recurrent state. In one step a slot has at most one writer, and no other chunk reads a
+ * slot that is written.
+ */
 export interface ChunkState {
   /** Slot that holds the state after the chunk. */
   readonly slot: StateSlot;
@@ -362,8 +365,7 @@ export interface RowConstraint {
   readonly endTokens: readonly TokenId[];
 }
 
-/** Columnar (token, output count) pairs; the first `length` entries are valid. Owned by the sequence's
- *  engine. */
+/** Columnar (token, output count) pairs; the first `length` entries are valid. Owned by the sequence's engine. */
 export interface SeenTokens {
   readonly tokens: Int32Array;
   readonly counts: Int32Array;
@@ -404,7 +406,7 @@ export interface TokenLogprobs {
   readonly top: readonly { readonly token: TokenId; readonly logprob: number }[];
 }
 
-/** Tokens that a device drafted after a draw, and the probability that it gives each. */
+/** Tokens that a device drafted after a draw, with the draft model's probability of each. */
 export interface DeviceDraft {
   readonly tokens: readonly TokenId[];
   readonly probabilities: readonly number[];
@@ -422,14 +424,14 @@ export type Sampled =
        * Absent: none.
        */
       readonly forced?: readonly TokenId[];
-      /** Draft of the tokens that may follow, of the chunk's last right draw. Absent: none. */
+      /** The device's draft of the tokens that follow, at the chunk's last valid draw. Absent: none. */
       readonly drafts?: DeviceDraft;
     }
   /** [hidden size] */
   | { readonly kind: "hidden"; readonly sequence: SequenceId; readonly hidden: Float32Array }
   /**
-   * The row's mask is not ready yet, so the device did not compute the chunk's last token, after which the row
-   * follows. The engine asks for it again in the next step.
+   * The row's token mask is not ready yet, so the device did not compute the row and the token before it. The
+   * engine plans both again in the next step.
    */
   | { readonly kind: "deferred"; readonly sequence: SequenceId }
   /** This row alone failed (for example its logits were not finite); the others are good. */

@@ -19,16 +19,16 @@ export interface DeviceSpec {
   readonly vocabSize: number;
   /** Size of a hidden state, and how many a step may return. Absent: the device returns none. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
-  /** Tokens that the model's own head, or a draft model, drafts after a chunk at most. Absent: none. */
+  /** Tokens drafted behind a chunk at most, by the model's own head (MTP) or a draft model. Absent: it drafts none. */
   readonly draftsMax?: number;
   /**
-   * Draft model, which reads the chunks of sequences besides: its bytes as a share of the model's. Absent: the
-   * model's own head drafts.
+   * Draft model, which computes the sequences' tokens too. `share`: its weight bytes over the target model's.
+   * Absent: the model's own head drafts.
    */
   readonly draftModel?: { readonly share: number };
   /**
-   * Slots for recurrent states, each of `bytes`. Such a device has no abort points: a state cannot be computed
-   * twice. Absent: the model has no recurrent layers.
+   * Slots for recurrent states, each of `bytes`. Such a device has no abort points, since a step updates states
+   * in place and cannot run twice. Absent: the model has no recurrent layers.
    */
   readonly states?: { readonly slots: number; readonly bytes: number };
   /**
@@ -41,8 +41,10 @@ export interface DeviceSpec {
 /** Port of a device: executes steps, one at a time, and decides nothing. */
 export interface Device {
   readonly spec: DeviceSpec;
-  /** Starts one step and returns at once; calls `done` exactly once, later (never from within `start`), on
-   *  this thread. Starting while a step is in flight, or after `close`, breaks an invariant. */
+  /**
+   * Starts one step and returns at once; calls `done` exactly once, later (never from within `start`), on
+   * this thread. Starting while a step is in flight, or after `close`, breaks an invariant.
+   */
   start(step: Step, done: (result: StepResult) => void): void;
   close(): void;
 }

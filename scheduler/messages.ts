@@ -62,7 +62,7 @@ export interface EngineReport {
   readonly prompts: readonly PromptLogprobs[];
   /** Computed prompt tokens of sequences with `tellsProgress`. */
   readonly progress: readonly { readonly sequence: SequenceId; readonly tokens: number }[];
-  /** Drafts that steps have checked. */
+  /** Drafts that steps have verified. */
   readonly checked: readonly CheckedDraft[];
   /** Accounts of sequences: at their first token, at their end, and of running ones now and then. */
   readonly accounts: readonly SequenceAccount[];
@@ -79,12 +79,12 @@ export interface SequenceAccount {
   readonly account: AccountState;
 }
 
-/** A draft that a step has checked: its tokens, and how many of the first were right. */
+/** A draft that a step has verified: its tokens, and how many of the first were accepted. */
 export interface CheckedDraft {
   readonly sequence: SequenceId;
   readonly tokens: number;
   readonly accepted: number;
-  /** True if its tokens are of the client's prediction. Absent: they are not. */
+  /** True if its tokens come from the client's prediction. Absent: false. */
   readonly isPredicted?: boolean;
 }
 
@@ -94,8 +94,8 @@ export interface StartedSequence {
   /** Tokens that need not be computed. */
   readonly cachedTokens: number;
   /**
-   * Tokens whose pages are cached, if they are more: a part of a page could not be copied, or no checkpoint of
-   * the recurrent state stands at their end. Absent: `cachedTokens`.
+   * Tokens with cached pages, where more than `cachedTokens`: the last page could not be copied, or the cache has
+   * no checkpoint of the recurrent state at their end. Absent: as many as `cachedTokens`.
    */
   readonly matchedTokens?: number;
   /** Cached tokens that were loaded from the lower tier for it. Absent: none. */
@@ -114,7 +114,7 @@ export interface PromptLogprobs {
 /** Load of an engine: a snapshot and running totals; totals only grow. */
 export interface EngineLoad {
   readonly waiting: number;
-  /** Waiting sequences that wait for a prefix which another one computes or loads. */
+  /** Waiting sequences parked until another one has computed or loaded their prefix. */
   readonly deferred: number;
   /** Sequences that hold pages, paused ones included. */
   readonly running: number;
@@ -153,7 +153,7 @@ export interface EngineLoad {
   readonly stepsOverTarget: number;
   /** Throughput decodes left out of a step, in total. */
   readonly skippedDecodesTotal: number;
-  /** Checked drafts, their tokens, and those that were right; the latter also by place in the draft. */
+  /** Verified drafts, their tokens, and the accepted ones; the latter also by position in the draft. */
   readonly draftsTotal: number;
   readonly draftTokensTotal: number;
   readonly acceptedTokensTotal: number;
@@ -184,8 +184,8 @@ const TOTALS = [
   "acceptedTokensTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];
 
-/** Adds the totals of `before`, a lost engine in the same place, to a load; null: there was none. */
-export function goneOn(load: EngineLoad, before: EngineLoad | null): EngineLoad {
+/** Adds the totals of `before`, the lost engine that this one replaces, to a load; null: there was none. */
+export function withTotalsOf(load: EngineLoad, before: EngineLoad | null): EngineLoad {
   if (before === null) return load;
   const places = Math.max(load.acceptedByPlace.length, before.acceptedByPlace.length);
   const acceptedByPlace = Array.from(

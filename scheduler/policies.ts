@@ -4,7 +4,8 @@ import type { ServedPolicy } from "./policy.ts";
 /**
  * Returns Bunting's own policy, as served and as simulated. `tbtMs` is the TBT target of streams without one.
  * Null (serving without `--tbt-ms`) gives them none: steps then have the size with the least total delay.
- * `drafts`: where drafts come from. The device bounds step size and running sequences: by its cost model, its memory, and its limits per step.
+ * `drafts`: where drafts come from. The device bounds step size and running sequences, by its cost model, its memory,
+ * and its limits per step.
  */
 export function ours(
   tbtMs: number | null = null,

@@ -62,7 +62,10 @@ export interface TimePolicy {
    * part of it.
    */
   readonly stepMs: number;
-  /** Longest step in which prompts have three quarters of the time: the time that a reader takes for a token. */
+  /**
+   * Longest step in which prompts may take three quarters of the time, in milliseconds: about the time in which a
+   * person reads a token.
+   */
   readonly readingMs: number;
   /** Share of the time kept in reserve, on top of the cost model's own error margin. */
   readonly margin: number;
@@ -140,7 +143,7 @@ export interface Policy {
   readonly admission: AdmissionPolicy;
   /** Absent: no drafts. */
   readonly drafts?: DraftPolicy;
-  /** Absent: no session is told, nor kept. */
+  /** Absent: the scheduler neither recognizes sessions nor keeps their pages. */
   readonly sessions?: SessionPolicy;
   /** KV cache of a baseline; absent: ours (cache/kv-cache-manager.ts). */
   readonly cache?: CacheBaseline;

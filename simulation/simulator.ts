@@ -375,7 +375,7 @@ class Simulation implements ClientObserver, HostObserver {
 
   #replace(host: SimulatedHost): void {
     const epoch = host.open();
-    this.#fleet.believe(host.id, host.costs);
+    this.#fleet.updateCosts(host.id, host.costs);
     this.#fleet.replaced(host.id, this.#link(host), host.spec, epoch);
   }
 }

@@ -126,8 +126,8 @@ float AttentionPlan::cost_ns(AttentionItem const& item, int32_t positions) const
   return float(kItemNs + positions * double(shape_.head_size) * key_ns);
 }
 
-// Deals several pieces per thread and phase, longest first, so that the wait for the last piece is short. No
-// piece is too short to be worth sharing.
+// Groups the items of each phase into several pieces per thread, longest items first, so that the wait for
+// the last piece is short. A piece is at least long enough to pay for its hand-over to another thread.
 void AttentionPlan::deal() {
   auto const by_phase = [](Planned const& a, Planned const& b) { return a.phase < b.phase; };
   std::sort(planned_.begin(), planned_.begin() + planned_count_, by_phase);
@@ -151,7 +151,7 @@ void AttentionPlan::deal() {
   piece_begin_[size_t(pieces_)] = item_count_;
 }
 
-// Deals an item. An item much longer than a piece becomes several items of about one piece each.
+// Adds an item to the phase. An item much longer than a piece becomes several items of about one piece each.
 void AttentionPlan::cut(Planned const& whole, float piece_ns) {
   int32_t const rows = whole.item.row_end - whole.item.row_begin;
   bool const is_long = threads_ > 1 && whole.cost_ns > kShares * piece_ns;
@@ -169,8 +169,8 @@ void AttentionPlan::cut(Planned const& whole, float piece_ns) {
   }
 }
 
-// Deals a tile of rows segment by segment, if it sees several segments and there is room for their partial
-// sums.
+// Cuts a tile of rows into one item per segment of positions (split-K), if it sees several segments and there
+// is room for their partial sums.
 void AttentionPlan::cut_positions(Planned const& tile) {
   int32_t const rows = tile.item.row_end - tile.item.row_begin;
   int32_t parts = 0;
@@ -195,7 +195,7 @@ void AttentionPlan::cut_positions(Planned const& tile) {
   }
 }
 
-// Makes a phase of the items dealt from `begin` on.
+// Makes a phase of the items from `begin` on.
 void AttentionPlan::end_phase(int32_t begin, double piece_ns) {
   std::sort(dealt_.begin() + begin, dealt_.begin() + item_count_,
             [](Planned const& a, Planned const& b) { return a.cost_ns > b.cost_ns; });

@@ -60,7 +60,8 @@ class AttentionPlan {
  private:
   static constexpr int32_t kLevels = 4;  // deepest nesting of shared spans that a plan uses
 
-  // Work item before it is dealt; [begin, end) are the positions that at least one of its rows sees.
+  // Work item before it is cut and grouped; [begin, end) are the positions that at least one of its rows
+  // sees.
   struct Planned {
     AttentionItem item;
     int32_t phase, begin, end;

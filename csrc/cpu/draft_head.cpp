@@ -1,4 +1,4 @@
-// draft_head.cpp - the head that drafts tokens (engine.h, BUNTING_HEAD_*), behind the draws of a step.
+// draft_head.cpp - the draft head (MTP; engine.h, BUNTING_HEAD_*): drafts tokens behind the draws of a step.
 //
 //   hidden = the last layer's output of all tokens                               kept before the draws
 //   all tokens: x = projection [norm(embed(next token)) | norm(hidden)], keys and values of the layer
@@ -75,7 +75,7 @@ float Forward::run_head(StepPlan const& plan, uint32_t* results) {
   }
 }
 
-// Finds the token after each token of the step, and the row of each chunk from which the head drafts.
+// Finds the token after each token of the step, and for each chunk the row of its last valid draw.
 void Forward::choose_head_rows(StepPlan const& plan, uint32_t* results) {
   head_rows_.clear();
   find_right_draws(plan, results, draw_words(), right_draws_.data());
@@ -85,7 +85,7 @@ void Forward::choose_head_rows(StepPlan const& plan, uint32_t* results) {
     int32_t const first = chunk.first_token, last = first + chunk.count - 1;
     for (int32_t i = first; i < last; i++) head_tokens_[size_t(i)] = plan.token[i + 1];
     head_tokens_[size_t(last)] = next.token >= 0 ? next.token : plan.token[last];
-    // The draws before the right one are the chunk's own tokens.
+    // All draws before this one equal the chunk's own tokens: they were accepted.
     RightDraw const& right = right_draws_[size_t(c)];
     int32_t const from = right.token_row;
     if (from >= 0) head_tokens_[size_t(from)] = right.token;
@@ -153,8 +153,8 @@ void Forward::predict(int32_t rows) {
             });
 }
 
-// Moves the rows that draft on to the front, with their hidden states and tokens, and plans their next
-// position. Returns their number.
+// Moves the rows that need further drafts to the front, with their hidden states and tokens, and plans their
+// next position. Returns their number.
 int32_t Forward::next_head_rows() {
   LayerWeights const& weights = model_.layer(model_.body_layers());
   bool const is_normed = model_.shape().head & BUNTING_HEAD_NORMED;

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kHeaderWords = sizeof(bunting_step_result) / 4;
 static_assert(BUNTING_DRAFTS_MAX <= kPageTokens, "drafts need one spare page");
 
-// True for a chunk that is read as prompts are, and not one of a decode, which draws from each of its tokens.
+// True for a chunk of a prompt; false for one of a decode, which draws from each of its tokens.
 bool is_prompt(StepPlan const& plan, int32_t chunk, int32_t* row) {
   ChunkView const& view = plan.chunk[size_t(chunk)];
   int32_t const first = *row, end = view.first_token + view.count;
@@ -30,7 +30,7 @@ void DraftModel::check(Model const& model) {
 
 bunting_engine_limits DraftModel::own_limits(bunting_engine_limits const& limits) {
   bunting_engine_limits own = limits;
-  // A chunk has a drawn token more. Unread ones of its page have room for one chunk at least.
+  // A chunk may have its drawn token in addition. There is room for the unread tokens of at least one chunk.
   own.step_tokens_max = limits.step_tokens_max + limits.step_chunks_max + kPageTokens;
   own.step_draws_max = limits.step_chunks_max;
   own.step_hidden_max = own.top_logprobs_max = own.states = own.drafts_max = 0;
@@ -95,7 +95,7 @@ void DraftModel::run(StepPlan const& plan, void* result) {
   std::memcpy(result, &header, sizeof header);
 }
 
-// Plans a step that reads the next chunks, as many as it has room for.
+// Plans a pass over the next chunks of the step, as many as fit.
 void DraftModel::plan_reading(StepPlan const& plan, Reading& reading) {
   plan_.chunks = plan_.tokens = plan_.rows = plan_.draws = 0;
   plan_.token = tokens_.data();
@@ -129,7 +129,7 @@ void DraftModel::plan_reading(StepPlan const& plan, Reading& reading) {
   }
 }
 
-// Adds a token to the step. Tokens without an embedding are of no text.
+// Adds a token to the pass. Tokens without an embedding in the draft model occur in no text.
 void DraftModel::read(int32_t token, int32_t position, int32_t const* page) {
   size_t const at = size_t(plan_.tokens++);
   tokens_[at] = token < vocab_ ? token : 0;
@@ -150,14 +150,14 @@ void DraftModel::draw(Row const& row) {
 int32_t const* DraftModel::with_spare(ChunkView const& chunk, int32_t index) {
   int32_t const size = context_max_ / kPageTokens + 2;
   int32_t* const list = page_lists_.data() + size_t(index) * size_t(size);
-  // Drafts checked in vain may have pages behind the draft model's context.
+  // A chunk may have pages for rejected drafts beyond the draft model's context.
   int32_t const count = std::min(size - 1, (chunk.start + chunk.count + kPageTokens - 1) / kPageTokens);
   std::copy_n(chunk.pages, count, list);
   list[count] = limits_.pages + index;
   return list;
 }
 
-// Writes the tokens that the last step drew as drafts of the rows from `first_row` on.
+// Writes the tokens that the last pass drew as drafts of the rows from `first_row` on.
 void DraftModel::write_drafts(size_t first_row) {
   uint32_t const* drawn = result_.data() + kHeaderWords;
   for (size_t i = first_row; i < rows_.size(); i++, drawn += StepReader::draw_words(0, 0)) {
@@ -172,7 +172,7 @@ void DraftModel::write_drafts(size_t first_row) {
   }
 }
 
-// Plans the step that reads the last draft of each row that wants more.
+// Plans the pass over the last draft of each row that needs more drafts.
 void DraftModel::plan_drafting() {
   plan_.chunks = plan_.tokens = plan_.rows = plan_.draws = 0;
   size_t kept = 0;

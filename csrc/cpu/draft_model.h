@@ -1,12 +1,13 @@
-// draft_model.h - a second, smaller model that drafts tokens behind the draws of a step (engine.h).
+// draft_model.h - the draft model of speculative decoding: drafts tokens behind the draws of a step
+// (engine.h).
 //
-// It reads the tokens of the chunks that name it, those before them that it has not read yet, and from the
-// last right draw of each chunk that asks for drafts the drawn token. From there it draws the likeliest
-// token, and again from that one, as a model served alone does at temperature 0.
+// First it computes the chunks of the step, except those that it skips, each after its unread tokens. For a
+// chunk with drafts it also computes the token of the last valid draw (right_draws.h). From there it decodes
+// greedily, one token per pass.
 //
-// Each of these is a step of a forward pass of its own, whose pages have the numbers of the target's. Many
-// unread tokens take several. What it drafts may lie behind the last page of its chunk, in a spare page that
-// no step reads again.
+// Each pass is a step of a forward pass of its own, on pages with the same ids as the target's. Many unread
+// tokens take several passes. Drafts may lie beyond the last page of their chunk, in a spare page that no
+// later step reads.
 #pragma once
 
 #include <vector>
@@ -23,10 +24,10 @@ class DraftModel {
 
   // Throws BUNTING_INVALID for a model that cannot draft.
   static void check(Model const& model);
-  // Bytes of its memory besides its pages.
+  // Bytes of its workspace: its memory besides pages.
   static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits);
 
-  // Drafts behind the draws in the result of a step, and adds its time there.
+  // Drafts behind the draws in `result`, the target's result of the step, and writes drafts and time there.
   void run(StepPlan const& plan, void* result);
 
   KvMemory& pages() { return forward_.pages(); }
@@ -34,7 +35,7 @@ class DraftModel {
  private:
   // Sequence that drafts.
   struct Row {
-    int32_t position;  // of the token that is read next
+    int32_t position;  // of the token to compute next
     int32_t const* page;
     int32_t wanted;
     uint32_t* drafts;  // in the result: their count, then pairs
@@ -42,7 +43,7 @@ class DraftModel {
   static bunting_engine_limits own_limits(bunting_engine_limits const& limits);
   // Pages of the longest sequence, with a spare one and one behind the context.
   static size_t page_list_size(Model const& model);
-  // Chunks of a step that are planned so far, and their rows and tokens.
+  // Progress through the chunks of a step: the chunks planned so far, and their rows and tokens.
   struct Reading {
     int32_t chunks = 0, rows = 0, tokens = 0, of_prompts = 0;
   };

@@ -84,8 +84,8 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits, Thread
 }
 
 bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
-  // An aborted step has only written KV beyond the committed length of its sequences. A state cannot be
-  // computed twice.
+  // An aborted step has only written KV beyond the committed length of its sequences. States are updated in
+  // place, so with them a step could not be repeated.
   if (model_.has_states()) way = nullptr;
   auto const is_wanted = [way] { return way == nullptr || __atomic_load_n(way, __ATOMIC_RELAXED) == 0; };
   draws_ = 0;

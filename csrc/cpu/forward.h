@@ -12,14 +12,14 @@
 // A recurrent layer has a state instead of pages: it runs all tokens of a chunk through its recurrence, which
 // updates the chunk's slot (recurrent_layers.cpp).
 //
-// After its append or recurrence the last layer needs the requested rows only, so everything behind runs on
-// those. A step without requested rows ends there. A step is not aborted if there are states. Every kernel
-// keeps a row's result independent of the rows beside it (kernels.h), so the partition of work over threads
-// never changes a result.
+// After its append or recurrence the last layer needs the requested rows only, so everything after it runs on
+// those. A step without requested rows ends there. A model with states never aborts a step, which could not
+// be repeated. Every kernel keeps a row's result independent of the rows beside it (kernels.h), so the
+// partition of work over threads never changes a result.
 //
-// A head that drafts (engine.h, BUNTING_HEAD_*; draft_head.cpp) computes one more layer behind the draws. It
-// needs the last layer's output of all tokens, and changes no draw. A draft model is a forward pass of its
-// own behind this one (draft_model.h).
+// A draft head (engine.h, BUNTING_HEAD_*; draft_head.cpp) computes one more layer after the draws. It needs
+// the last layer's output of all tokens, and changes no draw. A draft model is a forward pass of its own
+// after this one (draft_model.h).
 #pragma once
 
 #include <atomic>

@@ -13,7 +13,7 @@ namespace bunting {
 
 class KvMemory {
  public:
-  // Has `spare` pages behind the others, which are in no copy. Throws BUNTING_NO_MEMORY.
+  // Has `spare` pages after the others, which page copies never touch. Throws BUNTING_NO_MEMORY.
   KvMemory(Model const& model, int32_t pages, int32_t spare = 0);
 
   // KV pages that a layer reads: its own, or those of an earlier layer.

@@ -1,6 +1,6 @@
-// latents.cpp - the parts of latent layers (engine.h, BUNTING_MIXER_LATENT) around their attention, which
-// sees one key head: a query head's q becomes [LATENT_KEYS q | rotated part], and
-// its output is LATENT_VALUES (attention).
+// latents.cpp - the parts of latent layers (MLA with absorbed projections; engine.h, BUNTING_MIXER_LATENT)
+// around their attention, which sees one key head: a query head's q becomes [LATENT_KEYS q | rotated part],
+// and its output is LATENT_VALUES (attention).
 #include <algorithm>
 
 #include "cpu/forward.h"

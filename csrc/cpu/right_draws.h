@@ -1,4 +1,4 @@
-// right_draws.h - the draws of a step from which a head or a draft model drafts.
+// right_draws.h - the last valid draw of each chunk, behind which a draft head or a draft model drafts.
 #pragma once
 
 #include <chrono>
@@ -8,14 +8,15 @@
 
 namespace bunting {
 
-// Last of a chunk's draws before which each draw is the chunk's next token.
+// Last valid draw of a chunk: all draws before it equal the chunk's next tokens, so the drafts there were
+// accepted.
 struct RightDraw {
   int32_t token_row = -1;     // -1: none
   int32_t token = 0;          // the drawn token
   uint32_t* words = nullptr;  // its result (engine.h, bunting_step_result)
 };
 
-// Finds the right draws of all chunks, in results with `draw_words` words a draw.
+// Finds the last valid draw of each chunk, in results with `draw_words` words per draw.
 void find_right_draws(StepPlan const& plan, uint32_t* results, size_t draw_words, RightDraw* of_chunk);
 
 // Words behind a draw's result: the count of its drafts, then pairs (token, logprob).

@@ -59,7 +59,7 @@ void Forward::scale_like(float* rows, float const* like, int64_t count) {
   });
 }
 
-// Makes all streams of x, which is the embedding here.
+// Computes all streams from x, which is the embedding here.
 void Forward::make_streams(int64_t rows) {
   int32_t const streams = model_.streams();
   std::copy_n(work_.x, rows * hidden_stride_, stream(0));
@@ -158,7 +158,7 @@ void Forward::correct_streams(int32_t layer, int64_t rows) {
   });
 }
 
-// Makes work_.laurel n + norm(out(in(n))) of n = norm(x), x before the attention is added.
+// Sets work_.laurel = n + norm(out(in(n))) with n = norm(x), before the attention is added to x.
 void Forward::make_laurel(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
   int64_t const hidden = model_.shape().hidden, rank = weights.laurel_in.n;
@@ -174,7 +174,7 @@ void Forward::make_laurel(int32_t layer, int64_t rows) {
   add_normed(work_.laurel, work_.delta, weights.laurel_norm, 1, rows);
 }
 
-// Makes x the sum of x and work_.laurel, divided by sqrt(2).
+// Sets x = (x + work_.laurel) / sqrt(2).
 void Forward::add_laurel(int64_t rows) {
   int64_t const hidden = model_.shape().hidden;
   add_normed(work_.x, work_.laurel, nullptr, 1, rows);

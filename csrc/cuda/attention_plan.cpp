@@ -151,8 +151,8 @@ int64_t add_shared_tiles(AttentionShape const& shape, std::span<AttentionChunk c
   return rows * shape.query_heads;
 }
 
-// Deals the strips to the blocks and returns how many blocks that takes. If possible no block gets more than
-// `target`. Cuts may add `partial_rows` rows.
+// Assigns the strips to the blocks in order and returns how many blocks that takes. If possible no block
+// costs more than `target`. Cuts may add `partial_rows` rows.
 int32_t deal(AttentionShape const& shape, std::span<RowTile const> tiles, double target, int64_t partial_rows,
              AttentionPlan& plan) {
   plan.items.clear();

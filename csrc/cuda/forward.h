@@ -67,7 +67,7 @@ class Forward {
   // KV pages and state slots; another thread may copy those that no step in flight uses.
   KvMemory& pages() { return pages_; }
   StateMemory& states() { return states_; }
-  // Host memory for those that leave the device; empty until open_places().
+  // Host memory for offloaded pages and states; empty until open_places().
   HostPlaces const& places() const { return places_; }
   // Throws BUNTING_NO_MEMORY.
   void open_places(int32_t count);

@@ -1,4 +1,5 @@
-// host_copies.h - copies between the host and a part of the device's memory, beside steps.
+// host_copies.h - asynchronous copies between the host and pages or state slots on the device, while steps
+// run.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 namespace bunting::cuda {
 
-// Two streams, one for each direction. One thread at a time may use each; any may wait for what was sent.
+// Two streams, one for each direction. One thread at a time may use each; any thread may wait for the copies.
 class HostCopies {
  public:
   // `items`: number of pages or slots there.
@@ -22,7 +23,7 @@ class HostCopies {
   Stream& reads() { return opened(reads_); }
   Stream& writes() { return opened(writes_); }
 
-  // Ends a run of copies from items on reads(), for which nobody waits yet.
+  // Marks the end of queued copies from these items on reads(); writers of an item wait for its mark.
   void sent(int32_t const* items, int32_t count) {
     int64_t const mark = reads().mark();
     for (int32_t i = 0; i < count; ++i) sent_[size_t(items[i])] = mark;

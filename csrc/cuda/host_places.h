@@ -1,4 +1,4 @@
-// host_places.h - pinned host memory for pages, and for pieces of states, that leave the device.
+// host_places.h - pinned host memory for offloaded pages and pieces of states.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace bunting::cuda {
 
-// Places of one size. The memory is allocated in regions, so that no call of the driver takes long.
+// Buffers ("places") of one size. They are allocated in regions, so that no call of the driver takes long.
 class HostPlaces {
  public:
   // Bytes of a region at most, but at least a place. Tests make it smaller.

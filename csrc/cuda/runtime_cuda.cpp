@@ -235,7 +235,7 @@ Outcome finish(void* stream) {
   using Clock = std::chrono::steady_clock;
   NativeStream& of = native(stream);
   cudaError_t status = cudaEventRecord(of.event, of.stream);
-  // An event that is over soon is seen sooner by looking than by an interrupt.
+  // Polling sees the end of a short event sooner than an interrupt would.
   constexpr auto kLooking = std::chrono::milliseconds(1);
   constexpr auto kPause = std::chrono::microseconds(10);
   auto const until = Clock::now() + kLooking;

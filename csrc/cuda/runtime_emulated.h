@@ -7,7 +7,7 @@
 
 namespace bunting::cuda {
 
-// Mishaps of the first device; those of words and of memory are the same on every device.
+// Injected faults of the first device; those of words and of memory are the same on every device.
 struct Mishaps {
   int64_t fail_allocation = -1;  // fails one allocation, after this many more
   int64_t resets_before = 0;     // mishaps of calls and allocations wait for so many resets

@@ -9,7 +9,7 @@
  * The sentence is valid on the calling thread until its next call into the library. No C++ exception leaves the library.
  * Passing a NULL or stale handle is a bug of the caller; the behaviour is undefined.
  *
- * Threads: any thread may use a handle, but only one thread at a time per handle, except for copies of pages
+ * Threads: any thread may use a handle, but only one thread at a time per handle, except for copies of pages and states
  * (bunting_engine_read_pages). A sealed model is read-only: several engines may share it, and it must outlive them.
  *
  * Dimension letters, the same everywhere in csrc: T tokens in the step, S chunks (one per sequence in the step), H hidden
@@ -242,12 +242,13 @@ enum {
   BUNTING_STATE_GATE_FIRST = 16, BUNTING_STATE_SKIP = 32, BUNTING_STATE_TILED_HEADS = 64,
 };
 
-/* Head that drafts tokens (multi-token prediction, arXiv:2412.19437 section 2.2), on CPUs. The last layer of `layer` is then the
+/* Draft head (multi-token prediction, MTP, arXiv:2412.19437 section 2.2), on CPUs. The last layer of `layer` is then the
  * head's. It has keys and values of its own and is no part of the model's forward pass. With h the last layer's output for a
  * token at position p, and t the token after it, the head computes
  *   x = HEAD_PROJECTION [norm(embed(t)) | norm(h)], with HEAD_EMBED_NORM and HEAD_HIDDEN_NORM;   y = layer(x), at position p;
- * and drafts the token behind t with the largest logit of lm_head(norm(y)), with HEAD_NORM. For the next token y takes the place
- * of h. NORMED: h and y are the outputs of the norm before the vocabulary projection. HIDDEN_FIRST: the projection reads h first. */
+ * and drafts the token behind t with the largest logit of lm_head(norm(y)), with HEAD_NORM. For each further draft y replaces h, and
+ * the draft replaces t, one position on. NORMED: h and y are outputs of the norm before the vocabulary projection. HIDDEN_FIRST: the
+ * input of HEAD_PROJECTION has h before embed(t). */
 enum { BUNTING_HEAD_PRESENT = 1, BUNTING_HEAD_NORMED = 2, BUNTING_HEAD_HIDDEN_FIRST = 4 };
 
 /* Shape of a model. The library reads its pointers during the call only. */
@@ -513,7 +514,7 @@ typedef struct bunting_engine_limits {
   int32_t device_count;
   int32_t devices[BUNTING_DEVICES_MAX];
   int32_t states;           /* state slots; >= 1 with recurrent layers, else 0 */
-  /* tokens that the head, or the draft model, drafts after a chunk at most, up to BUNTING_DRAFTS_MAX; 0: a head computes nothing */
+  /* tokens drafted behind a chunk at most, by the head or the draft model, up to BUNTING_DRAFTS_MAX; 0: neither runs */
   int32_t drafts_max;
 } bunting_engine_limits;
 
@@ -523,15 +524,15 @@ typedef struct bunting_engine_limits {
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
                                    uint64_t* workspace_bytes, uint64_t* copy_bytes, uint64_t* host_bytes);
 
-/* Computes an upper bound of the workspace of a draft model in an engine with these limits, which has it beside its own. */
+/* Computes an upper bound, in bytes, of the workspace of a draft model; an engine with these limits has it besides its own. */
 bunting_status bunting_draft_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
                                   uint64_t* workspace_bytes);
 
 /* Opens an engine and allocates all its pages, states, workspaces and threads. Steps allocate nothing.
  *
- * `draft`, on CPUs, is a second model, of the same tokens, that drafts; NULL: none. The model then has no head. The draft model
- * is sealed and outlives the engine. It is no encoder, and has no recurrent layers. Its keys and values are in the same pages: a
- * page then has the bytes of the model's page and, behind them, those of the draft model's page.
+ * `draft`, on CPUs, is a draft model (speculative decoding) with the vocabulary of `model`, the target; NULL: none. The target then has
+ * no draft head. The draft model is sealed and outlives the engine. It is no encoder, and has no recurrent layers. Its keys and values
+ * are in the same pages: a page then has the bytes of the target's page and, behind them, those of the draft model's page.
  *
  * A GPU engine reads the weights here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null,
  * after each piece. A number that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
@@ -565,9 +566,9 @@ bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, 
  *   chunks   [chunks,  15]  first token row, count, start position, first entry in `pages`, page count, first entry in
  *                           `rows`, row count, adapter (0: none; others are not supported yet), index of the first token
  *                           of type 1 (0: none), state slot (-1: none), slot with the state before the chunk (-1: none,
- *                           start is 0), number of saves, the token after the chunk (-1: none is known), how many
- *                           tokens the head or the draft model drafts after those that it draws, and the number of
- *                           `unread` tokens (-1: the draft model does not read the chunk, and drafts nothing)
+ *                           start is 0), number of saves, the token after the chunk (-1: none is known), number of
+ *                           tokens that the head or the draft model drafts behind the chunk's last valid draw, and
+ *                           number of `unread` tokens (-1: the draft model skips the chunk, and drafts nothing)
  *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
  *   rows     [rows,    20]  outputs, see below: chunk after chunk, and by rising index within a chunk
  *   pairs    [..,       2]  (token, value): logit biases (value is a float's bits) and seen tokens (value is a count)
@@ -581,21 +582,22 @@ bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, 
  *                           There are fewer spans than chunks.
  *   saves    [saves,    2]  (count, slot): the slot receives the state after the chunk's first `count` tokens; chunk after
  *                           chunk, and by rising count within a chunk
- *   unread   [..]           tokens before the chunks, in the page in which a chunk begins, that the draft model reads before
- *                           those of the chunk; chunk after chunk
+ *   unread   [..]           tokens of the page in which a chunk begins, before the chunk, that the draft model has not
+ *                           computed yet: it computes them before the chunk; chunk after chunk
  *
  * Chunks of one step belong to different sequences. The engine appends keys and values of a chunk's own tokens before it
  * reads them. Earlier steps, or moves of this one, must have filled positions [0, start). No two chunks write the same
  * page, and no chunk reads a page that another chunk writes.
  *
- * A head drafts from the last of a chunk's draws that each are the chunk's next token. It drafts fewer tokens than asked for where
- * the chunk's last page ends. Drafts are hints: they depend on where a cached prefix was cut.
+ * Drafts follow a chunk's last valid draw: the first draw that is not the chunk's next token (the first rejection), or else the last
+ * draw. A head drafts fewer tokens than requested where the chunk's last page ends. Drafts are hints: a head's depend on where a
+ * cached prefix was cut.
  *
- * So does a draft model. It reads the chunk up to that draw, and the drawn token behind it. Its keys and values of what it drafts
- * count for nothing in the next step, which names the tokens again.
+ * A draft model computes the chunk's tokens up to that draw, then the drawn token, then its own drafts. The next step names the
+ * accepted drafts again, and computes their keys and values anew.
  *
- * With recurrent layers each chunk has a state slot, which it updates in place, or begins from another one, which stays as it is.
- * A step writes a slot once at most, and no chunk begins from a slot that another chunk or a save writes. */
+ * With recurrent layers each chunk has a state slot. It updates the slot in place, or begins from the state in another slot, which stays
+ * unchanged. A step writes a slot at most once, and no chunk begins from a slot that another chunk or a save writes. */
 typedef struct bunting_step_header {
   uint32_t magic;      /* BUNTING_STEP_MAGIC */
   uint32_t words_total;
@@ -650,7 +652,7 @@ typedef struct bunting_step_result {
   int32_t draws;
   float device_ms; /* wall time of the computation, in ms */
   int32_t hidden;
-  float drafts_ms; /* part of it in which a head or draft model drafted; a draft model also read decodes' tokens */
+  float drafts_ms; /* part of it in which a head or draft model ran; a draft model's includes the tokens of decodes that it computes first */
 } bunting_step_result;
 
 #define BUNTING_RESULT_ROW_WORDS 4
@@ -663,7 +665,8 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
 
 /* Blocks until the started step is done. A CPU engine computes here, on the calling thread and its helpers. `way` is NULL or an
  * abort flag that another thread may set. Once it is not 0, a CPU engine aborts the step within one layer and returns
- * BUNTING_GAVE_WAY. A GPU engine ignores it, and so does an engine with recurrent layers, which cannot compute a state twice. */
+ * BUNTING_GAVE_WAY. A GPU engine ignores it. So does an engine with recurrent layers: a step updates states in place, so that the
+ * caller could not repeat an aborted one. */
 bunting_status bunting_step_wait(bunting_engine* engine, int32_t const* way);
 
 /* Returns the raw logits of the last step's draws, [rows, V] f32, valid until the next step. For tests and evaluation. */

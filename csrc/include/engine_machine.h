@@ -45,8 +45,8 @@ bunting_status bunting_device_probe(int32_t index, bunting_device* out);
  * Fails with BUNTING_INVALID and a reason if the library is absent or its result is wrong, and always in the CPU engine. */
 bunting_status bunting_cublaslt_probe(int32_t index, char* description, int32_t description_bytes);
 
-/* Meter of this machine's processor: all rates are per second, of `threads` threads together, by wall time, over about `ms`
- * milliseconds. A multiplication and an addition are two operations. `isa` is BUNTING_ISA_AUTO or a level that the machine and
+/* Meter (micro-benchmark) of this machine's processor: all rates are per second, of `threads` threads together, by wall time, over about
+ * `ms` milliseconds. A multiplication and an addition are two operations. `isa` is BUNTING_ISA_AUTO or a level that the machine and
  * the library have. A meter takes 64 MiB per thread, at least 256 MiB and at most 4 GiB. */
 typedef struct bunting_meter bunting_meter;
 

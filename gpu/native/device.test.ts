@@ -53,7 +53,7 @@ test.each<[NativeStatus | null, NativeStatus | null, StepResult]>([
   expect(outcomeOf(deviceOf(started, waited))).toEqual(expected);
 });
 
-test("a step that the library refuses is a bug, and is not in flight", () => {
+test("a step that the library refuses throws an InvariantError, and is not in flight", () => {
   const device = deviceOf("invalid", null);
   const start = (): void => device.start(empty, () => undefined);
   expect(start).toThrow(InvariantError);
@@ -61,7 +61,7 @@ test("a step that the library refuses is a bug, and is not in flight", () => {
   expect(device.inFlight).toBe(false);
 });
 
-test("only a step that gives way is told where to look", () => {
+test("only an abortable step gets the address of its abort flag", () => {
   const ways: unknown[] = [];
   const library: Partial<NativeLibrary> = {
     stepStart: () => undefined,

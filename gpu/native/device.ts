@@ -111,7 +111,7 @@ export class NativeDevice implements HostedDevice {
     this.#library.openPlaces(this.#engine, count);
   }
 
-  /** Begin copies to places, which end before a later step writes the pages, or the slot. */
+  /** Begin copies to places in host memory. A later step that writes the pages, or the slot, first waits for them. */
   sendPages(pages: Int32Array, places: Int32Array): void {
     this.#library.sendPages(this.#engine, pages, places);
   }

@@ -172,7 +172,7 @@ export function openCpuDevice(
 ): NativeDevice {
   const threads = limits.threads === 1 ? "1 thread" : `${limits.threads} threads`;
   const name = `cpu (${isaTitles[model.isa]}, ${threads})`;
-  // A state cannot be computed twice.
+  // A step updates recurrent states in place, so that an aborted one could not be repeated.
   const abortPoints = model.stateBytes > 0 ? {} : { abortPoints: model.layers };
   return openNamedDevice(library, model, limits, { name, ...abortPoints });
 }

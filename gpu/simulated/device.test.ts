@@ -76,7 +76,7 @@ function device(script?: Script, overrides: Partial<DeviceSpec> = {}) {
 const copy = (from: number, to: number, count: number): PageMove =>
   ({ from, tier: "device", to, count }) as PageMove;
 
-test("the token is the same whatever the chunks, the pages, the copies and the company", () => {
+test("the token does not depend on chunks, pages, copies or other sequences", () => {
   const whole = device().token([chunk(0, [1, 2, 3, 4, 5, 6], [0, 1], row(0))]);
 
   const chunked = device();
@@ -119,7 +119,7 @@ test("banned and forbidden tokens are not drawn, and none is left if none is all
   expect(none).toMatchObject({ kind: "done", sampled: [{ kind: "failed", reason: "No token is allowed." }] });
 });
 
-test("what a script wants is drawn where it is allowed, and it is told the whole context", () => {
+test("a scripted token is drawn if allowed, and the script receives the whole context", () => {
   const contexts: number[][] = [];
   const scripted = device((_, { position }, context) => {
     contexts.push(Array.from(context));
@@ -147,7 +147,7 @@ test("seen tokens count, whatever their order", () => {
   expect(draw([1, 2], [0, 3])).not.toBe(draw([1, 2], [0, 4]));
 });
 
-test("a step takes what the cost model says", () => {
+test("a step takes the time of the cost model", () => {
   const { clock, run } = device();
   expect(run([chunk(0, [1, 2, 3], [0])])).toEqual({ kind: "done", sampled: [], deviceMs: 8 });
   expect(clock.nowMs()).toBe(8);

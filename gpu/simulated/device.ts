@@ -35,8 +35,8 @@ export type Script = (
  * seed and the output position. Tokens are therefore equal exactly if paging, caching, copying and chunking
  * are right. They do not depend on the batch or on time.
  *
- * With a draft model each page slot also stores the context hash with which that has read it. A chunk that it
- * reads without all tokens before breaks an invariant.
+ * With a draft model each page slot also stores the context hash with which the draft model computed it. A chunk
+ * that the draft model computes without all tokens before it breaks an invariant.
  *
  * Each state slot stores the hash of the context that its state has seen, and its length. A chunk that begins
  * from the state of another context or length breaks an invariant: for example, one that computes a token
@@ -54,7 +54,7 @@ export class SimulatedDevice implements Device {
    */
   readonly #tokens: Int32Array;
   readonly #contexts: Int32Array;
-  /** Context hash per slot as the draft model has read it. */
+  /** Context hash per slot, as the draft model computed it. */
   readonly #read: Int32Array;
   /** Context hash and length per state slot. */
   readonly #states: Int32Array;
@@ -95,14 +95,14 @@ export class SimulatedDevice implements Device {
       this.#isInFlight = false;
       if (this.#isClosed) return;
       const fault = this.#fault(step);
-      // A step that gives way has written its partial results: here all of them.
+      // An aborted step has written partial results: here all of them.
       const computed =
         fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs, draftsMs) : null;
       done(fault ?? computed!);
     });
   }
 
-  /** Returns a copy of what a page holds: its tokens, then their context hashes, and those that are read. */
+  /** Returns a copy of a page's contents: its tokens, their context hashes, and those of the draft model. */
   read(page: PageId): Int32Array {
     const { pageTokens } = this.spec;
     const start = page * pageTokens;
@@ -112,7 +112,7 @@ export class SimulatedDevice implements Device {
     return contents;
   }
 
-  /** Replaces what a page holds by what `read` returned for another. */
+  /** Replaces a page's contents by those that `read` returned for another page. */
   write(page: PageId, contents: Int32Array): void {
     const { pageTokens } = this.spec;
     for (const [index, part] of this.#parts.entries())
@@ -128,12 +128,12 @@ export class SimulatedDevice implements Device {
     this.write(page, new Int32Array(3 * this.spec.pageTokens));
   }
 
-  /** Returns a copy of what a state slot holds: the hash of its context, and its length. */
+  /** Returns a copy of a state slot's contents: the hash of its context, and its length. */
   readState(slot: StateSlot): Int32Array {
     return Int32Array.of(this.#states[slot]!, this.#lengths[slot]!);
   }
 
-  /** Replaces what a state slot holds by what `readState` returned for another. */
+  /** Replaces a state slot's contents by those that `readState` returned for another slot. */
   writeState(slot: StateSlot, contents: Int32Array): void {
     this.#states[slot] = contents[0]!;
     this.#lengths[slot] = contents[1]!;
@@ -149,7 +149,7 @@ export class SimulatedDevice implements Device {
     this.#isClosed = true;
   }
 
-  /** Time in which a draft model drafts: for each token its share of a decode. */
+  /** Time of the draft model: its share of a decode step for each drafted token. */
   #draftsMs({ chunks }: Step): number {
     const { draftModel } = this.spec;
     const drafts = chunks.reduce((most, chunk) => Math.max(most, chunk.drafts ?? 0), 0);
@@ -179,34 +179,37 @@ export class SimulatedDevice implements Device {
         const wanted = this.#script(chunk.sequence, row, known);
         sampled.push(draw(chunk, row, wanted, hash, this.spec.vocabSize));
       }
-      const right = this.#lastRight(chunk, sampled, first);
-      if (this.spec.draftModel !== undefined) this.#readChunk(chunk, right);
-      if (chunk.drafts !== undefined && right >= 0) this.#draft(chunk, hashes, sampled, first + right, right);
+      const valid = this.#lastValid(chunk, sampled, first);
+      if (this.spec.draftModel !== undefined) this.#prefillDraftModel(chunk, valid);
+      if (chunk.drafts !== undefined && valid >= 0) this.#draft(chunk, hashes, sampled, first + valid, valid);
     }
     return { kind: "done", sampled, deviceMs, ...(draftsMs === 0 ? {} : { draftsMs }) };
   }
 
-  /** Reads a chunk as the draft model does, up to its last right draw if it drafts there. */
-  #readChunk({ start, tokens, pages, samples, unread, drafts }: Chunk, right: number): void {
+  /** Computes a chunk with the draft model, up to the last valid draw, with row index `valid`, if it drafts there. */
+  #prefillDraftModel({ start, tokens, pages, samples, unread, drafts }: Chunk, valid: number): void {
     if (unread === null) {
-      assert(drafts === undefined, "a draft model drafts behind what it reads");
+      assert(drafts === undefined, "a draft model computes the chunk that it drafts behind");
       return;
     }
     const { pageTokens } = this.spec;
     const unreadFrom = start - (unread?.length ?? 0);
     assert(unreadFrom >= start - (start % pageTokens), "unread tokens are of one page");
-    const known = drafts === undefined || right < 0 ? tokens.length : samples[right]!.afterIndex + 1;
+    const known = drafts === undefined || valid < 0 ? tokens.length : samples[valid]!.afterIndex + 1;
     for (let position = 0; position < start + known; position++) {
       const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
       if (position >= unreadFrom) this.#read[slot] = this.#contexts[slot]!;
-      assert(this.#read[slot] === this.#contexts[slot], "a draft model has read what its chunk follows");
+      assert(
+        this.#read[slot] === this.#contexts[slot],
+        "a draft model has computed all tokens before its chunk",
+      );
       if (position >= unreadFrom && position < start)
         assert(this.#tokens[slot] === unread![position - unreadFrom], "unread tokens are those of the page");
     }
   }
 
-  /** Index of a chunk's last right draw; its results begin at `first`. -1: none. */
-  #lastRight({ samples, tokens }: Chunk, sampled: readonly Sampled[], first: number): number {
+  /** Row index of a chunk's last valid draw (all drafts before it accepted); its results begin at `first`. -1: none. */
+  #lastValid({ samples, tokens }: Chunk, sampled: readonly Sampled[], first: number): number {
     let last = -1;
     for (const [index, { afterIndex }] of samples.entries()) {
       const one = sampled[first + index]!;
@@ -217,7 +220,7 @@ export class SimulatedDevice implements Device {
     return last;
   }
 
-  /** Drafts behind the draw with result `at` and row `row` of a chunk: greedy draws of the context, most of them. */
+  /** Drafts behind row `row` of a chunk, whose result is `sampled[at]`: mostly greedy draws, so mostly accepted. */
   #draft({ samples, drafts }: Chunk, hashes: Int32Array, sampled: Sampled[], at: number, row: number): void {
     const drawn = sampled[at]! as Extract<Sampled, { readonly kind: "token" }>;
     let hash = extend(hashes[samples[row]!.afterIndex]!, drawn.token);

@@ -10,8 +10,8 @@ function taken(feed: BatchAdmission): number[] {
   return places;
 }
 
-describe("feed", () => {
-  test("gives what memory holds, and half as many more", () => {
+describe("BatchAdmission", () => {
+  test("admits what KV memory holds, and half as many more", () => {
     // 72 + 128 expected tokens each: 2000 hold 10, the job's 1333 with half as many more.
     const feed = new BatchAdmission(items(100, 72), { tokens: 1334, sequences: 1000, stepTokens: 8192 });
     expect(taken(feed)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
@@ -19,12 +19,12 @@ describe("feed", () => {
     expect(taken(feed)).toEqual([10]);
   });
 
-  test("gives no more than the devices take in a step, and half as many more", () => {
+  test("admits no more than the sequences of a step, and half as many more", () => {
     const feed = new BatchAdmission(items(100, 1), { tokens: 1_000_000, sequences: 7, stepTokens: 8192 });
     expect(taken(feed)).toHaveLength(10);
   });
 
-  test("gives no more than can be there at a time, where answers are short", () => {
+  test("admits no more than can run at a time, where answers are short", () => {
     // An answer of one token lasts two steps: they have 200 tokens, for prompts of 10 and 1 tokens.
     const feed = new BatchAdmission(items(100, 10, 1), {
       tokens: 1_000_000,
@@ -34,7 +34,7 @@ describe("feed", () => {
     expect(taken(feed)).toHaveLength(27);
   });
 
-  test("learns how long answers are", () => {
+  test("learns the mean answer length", () => {
     const feed = new BatchAdmission(items(100, 0), { tokens: 1024, sequences: 1000, stepTokens: 8192 });
     expect(taken(feed)).toHaveLength(12);
     for (let place = 0; place < 12; place++) feed.ended(place, 64);
@@ -42,13 +42,13 @@ describe("feed", () => {
     expect(taken(feed)).toHaveLength(24);
   });
 
-  test("expects no more of an answer than it may have", () => {
+  test("expects no answer longer than its max_tokens", () => {
     expect(
       taken(new BatchAdmission(items(100, 0, 16), { tokens: 128, sequences: 1000, stepTokens: 8192 })),
     ).toHaveLength(12);
   });
 
-  test("always gives one, and is done when all have ended", () => {
+  test("always admits one, and is done when all have ended", () => {
     const feed = new BatchAdmission(items(2, 5000), { tokens: 100, sequences: 1, stepTokens: 8192 });
     expect(taken(feed)).toEqual([0]);
     feed.ended(0, null);

@@ -8,8 +8,8 @@ import { assert } from "../../base/assert.ts";
 const AHEAD = 0.5;
 /** Expected tokens of the first answers. */
 const ANSWER_GUESS = 128;
-/** Weight of a new answer in the running average, once there are many. */
-const LATELY = 1 / 64;
+/** Weight of a new answer in the moving average, once there are many. */
+const EMA_WEIGHT = 1 / 64;
 
 /** Sequence of a job as batch admission sees it, by position in the job's order. */
 export interface BatchItem {
@@ -39,8 +39,8 @@ export interface BatchRoom {
  * Batch admission: how many sequences of a job are on the engines at a time. It submits as many as their
  * memory is likely to hold, and half as many more. Memory decides, not a fixed number (BatchLLM,
  * arXiv:2412.03594 §4.3.3); the devices' step limits are the only other bound. The expected size of a
- * sequence is its new prompt tokens plus the mean answer of the job so far. Short answers never fill the
- * memory: a sequence ends as many steps after its prompt as its answer has tokens.
+ * sequence is its new prompt tokens plus the mean answer of the job so far. Short answers never fill the memory,
+ * since a sequence ends as many steps after its prompt as its answer has tokens; `stepTokens` bounds these.
  *
  * It submits sequences in the job's order, so that those with a shared prefix are on the engines together.
  * Later sequences cost nothing: a chat finds a short queue, however large the job. At least one sequence is
@@ -98,7 +98,7 @@ export class BatchAdmission {
     this.#newTokens -= this.#items.at(place)!.newTokens;
     if (answerTokens === null) return;
     this.#answers += 1;
-    this.#answerTokens += (answerTokens - this.#answerTokens) * Math.max(LATELY, 1 / this.#answers);
+    this.#answerTokens += (answerTokens - this.#answerTokens) * Math.max(EMA_WEIGHT, 1 / this.#answers);
   }
 
   #hasRoomFor({ newTokens, tokensMax }: BatchItem): boolean {

@@ -27,9 +27,9 @@ export interface PricedEviction extends Eviction {
 }
 
 /**
- * Node of a snapshot: an id that it keeps for its life, the place of its parent in the list or -1, its tokens
- * [start, end), pages, pages at or below it, sequences that began from it, locks, waiters, and its age: 0 for
- * the one that is evicted next, 1 for the last, -1 while it cannot be evicted.
+ * Node of a snapshot: an id that it keeps for its life, the index of its parent in the list or -1, its tokens
+ * [start, end), pages, pages at or below it, sequences that began from it, locks, waiters, and its age. Age is the
+ * position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked.
  */
 export type SnapshotNode = readonly [
   id: number,
@@ -44,7 +44,7 @@ export type SnapshotNode = readonly [
   age: number,
 ];
 
-/** Takes a snapshot of at most `nodesMax` nodes, with up to `textTokens` tokens of each. Reads everything once, and changes nothing. */
+/** Takes a snapshot of at most `nodesMax` nodes, with up to `textTokens` tokens of each. Changes nothing. O(nodes). */
 export function snapshotOf(
   cache: Pick<Cache, "nodes" | "evictionOrder" | "evictions">,
   nodesMax: number,
@@ -98,7 +98,7 @@ function agesOf({ evictionOrder }: Pick<Cache, "evictionOrder">): Map<RadixNode,
   );
 }
 
-/** Hash of the way to a node, by which a reader finds it in the next snapshot (FNV-1a). */
+/** Hash of the path to a node (FNV-1a), which identifies it across snapshots. */
 function idOf({ edge, start }: RadixNode, above: number): number {
   let hash = above ^ 0x811c9dc5;
   for (const part of `${edge} ${start}`) hash = Math.imul(hash ^ part.charCodeAt(0), 0x01000193);

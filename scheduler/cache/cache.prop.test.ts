@@ -326,7 +326,7 @@ function scripts(...kinds: fc.Arbitrary<Operation>[]): fc.Arbitrary<Operation[]>
   return fc.array(fc.oneof(...kinds), { maxLength: 60, size: "max" });
 }
 
-test("with room for everything, a lookup finds exactly what was inserted under its salt or is public, token by token", () => {
+test("without eviction a lookup matches exactly what was inserted under its salt or is public, to the token", () => {
   const rule = fc.property(scripts(begins, publishes, ends), tokens, (script, wanted) => {
     const bench = new Bench(400, null);
     for (const operation of script) carryOut(bench, operation);
@@ -338,7 +338,7 @@ test("with room for everything, a lookup finds exactly what was inserted under i
   fc.assert(rule, runs(200));
 });
 
-test("under pressure: free + cached + owned = all, locked pages keep their contents, what is found was inserted, and waiters are told what a lookup finds", () => {
+test("with eviction: free + cached + owned = all, locked pages keep their contents, matches were inserted, and waiters are notified of what a lookup finds", () => {
   const script = scripts(begins, begins, publishes, ends, holds, evicts, follows, unfollows);
   const pages = fc.integer({ min: 5, max: 12 });
   const slots = fc.constantFrom(null, 1, 2, 4, 8);

@@ -34,7 +34,7 @@ export interface CacheLock {
   readonly node: RadixNode;
 }
 
-/** A lock on a part of a page as well. It moves on to the node that takes over the page. */
+/** A lock that may end inside of a page. It moves on to the node that takes over that page. */
 interface ExactLock extends CacheLock {
   node: RadixNode;
 }
@@ -43,9 +43,9 @@ interface ExactLock extends CacheLock {
 export interface Match {
   /** Tokens found, exact to the token. */
   readonly tokens: number;
-  /** Tokens of these that need not be computed: with states, those before the deepest checkpoint. */
+  /** Matched tokens that need no prefill: with states, those before the deepest checkpoint. */
   readonly usable: number;
-  /** Evictable pages that are not evictable once the match and the source of its copy are locked. */
+  /** Pages that are evictable now, and not once the match and the source of its copy are locked. */
   readonly pagesPinned: number;
 }
 
@@ -58,14 +58,14 @@ export interface CacheObserver extends Partial<CheckpointObserver> {
    * they are its last.
    */
   evicting(node: RadixNode, from: number): void;
-  /** Records that the last `count` pages of a leaf are about to be evicted for others; they are still right. */
+  /** Records that the last `count` pages of a leaf are about to be evicted for others; their contents are valid. */
   dropping?(leaf: RadixNode, count: number): void;
 }
 
 /**
  * The prefix cache: one radix tree per key (Sharing) over the pages of computed tokens (RadixAttention,
- * arXiv:2312.07104 §3). It has locks, and evicts the least recently used node. A prompt that begins with a
- * public text is in the tree of its public key. It branches off by its own key where the public text ends.
+ * arXiv:2312.07104 §3). Locks pin nodes; `evict` frees the least recently used ones. A prompt that begins with a
+ * public text is in the tree of its public key, and branches off by its own key where the public text ends.
  *
  * The holder of a page, along the token axis of a running sequence:
  *
@@ -75,9 +75,9 @@ export interface CacheObserver extends Partial<CheckpointObserver> {
  *   └───────────────────┴─ insert() moves this border to the right ──┘
  *
  * Locks end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a
- * page is used by copying that page. `lockSource` pins it until the copying step is done (up to its border,
- * or the leaf's end). A node that ends inside a page and is pinned is therefore a leaf, or has a branch that
- * is pinned.
+ * page is used by copying that page (copy-on-write). `lockSource` pins it until the copying step is done (up to its
+ * border, or the leaf's end). A node that ends inside a page and is pinned is therefore a leaf, or has a branch
+ * that is pinned.
  */
 export class Cache {
   readonly #pool: PagePool;
@@ -150,7 +150,7 @@ export class Cache {
    * now, and the eviction policy may protect them.
    */
   track(waiter: PrefixWaiter): void {
-    assert(waiter.node === null, "a waiter is followed once");
+    assert(waiter.node === null, "a waiter is tracked once");
     const { node, depth } = descend(
       this.#rootOf(waiter.sharing),
       waiter.tokens,
@@ -170,7 +170,7 @@ export class Cache {
    * others.
    */
   untrack(waiter: PrefixWaiter, givesUp = false): void {
-    assert(waiter.node !== null, "the waiter is followed");
+    assert(waiter.node !== null, "the waiter is tracked");
     const { node: deepest } = waiter;
     let root = deepest;
     for (let node: RadixNode | null = root; node !== null; node = node.parent) {
@@ -194,9 +194,9 @@ export class Cache {
     for (const node of path.reverse()) this.#eviction.giveUp(node);
   }
 
-  /** Evictable pages that are not evictable once the waiter's usable match is locked, as in `Match`. */
+  /** `Match.pagesPinned` of the waiter's usable match. */
   pagesPinnedBy({ node, usable }: PrefixWaiter): number {
-    assert(node !== null, "the waiter is followed");
+    assert(node !== null, "the waiter is tracked");
     return this.#pinnable({ node: nodeAt(node, usable), depth: usable });
   }
 
@@ -301,9 +301,11 @@ export class Cache {
     this.release(last);
   }
 
-  /** Frees at least `pages` pages if so many can be evicted: leaves without waiters first, of those the least
-   *  recently used, their tail pages first. Returns how many it freed. `by`: cache key of the sequence that
-   *  needs them. */
+  /**
+   * Frees at least `pages` pages if that many can be evicted: leaves without waiters first, of those the least
+   * recently used, their tail pages first. Returns how many it freed. `by`: cache key of the sequence that
+   * needs them.
+   */
   evict(pages: number, by = ""): number {
     const freeBefore = this.#pool.pagesFree;
     while (this.#pool.pagesFree - freeBefore < pages) {
@@ -413,8 +415,7 @@ export class Cache {
     return { sharing, node };
   }
 
-  /** Brings tokens [from.end, end) into the tree; returns the node that ends there. The caller locks it at
-   *  once. */
+  /** Inserts tokens [from.end, end) into the tree; returns the node that ends there. The caller locks it at once. */
   #merge(
     { sharing, node: from }: CacheLock,
     tokens: Int32Array,
@@ -482,16 +483,17 @@ export class Cache {
     }
   }
 
-  /** Takes up to `pages` pages off the end of an unpinned leaf; the leaf goes with its last page, and a stem
-   *  that loses its last branch goes back to its last whole page. */
+  /**
+   * Frees up to `pages` pages at the end of an unpinned leaf. Removes the leaf with its last page; cuts a stem that
+   * loses its last branch back to its last whole page.
+   */
   #shorten(leaf: RadixNode, pages: number): void {
     assert(leaf.locks === 0 && leaf.isLeaf, "only leaves without locks are evicted");
     this.#dropPages(leaf, pages);
     this.#cutToPages(leaf);
   }
 
-  /** Cuts the tokens of a leaf back to what its pages hold, whole pages only; takes out leaves left without
-   *  tokens. */
+  /** Cuts the tokens of a leaf back to those of its whole pages; removes leaves left without tokens. */
   #cutToPages(leaf: RadixNode): void {
     const { pageTokens } = this.#pool;
     const first = Math.floor(leaf.start / pageTokens);
@@ -522,7 +524,7 @@ export class Cache {
   }
 }
 
-/** Pages are hashed for an observer only. */
+/** Hashes of a cache without an observer, which computes none. */
 const unhashed = new Float64Array(0);
 
 /** The ancestor-or-self of `node` that contains or ends at `depth`. */
@@ -538,8 +540,8 @@ function rootKey({ key, publicKey, publicTokens }: Sharing): string {
 }
 
 /**
- * The hash of the whole pages of tokens [0, node.end), from which the page that begins at token `start` goes
- * on.
+ * The hash of the whole pages of tokens [0, node.end), which seeds the hash of the page that begins at token
+ * `start`.
  */
 function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   const { key, publicTokens } = sharing;

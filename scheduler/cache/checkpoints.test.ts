@@ -11,7 +11,7 @@ const end = (changes: Partial<Valued> = {}): Valued => ({
   ...changes,
 });
 
-test("worth more is what saves more, and what was used after others were evicted", () => {
+test("a checkpoint is worth more the more time it saves, and if used after others were evicted", () => {
   const policy = new GreedyDual();
   expect(policy.worth(end({ savedMs: 20 }))).toBeGreaterThan(policy.worth(end()));
   policy.evicted(policy.worth(end({ savedMs: 30 })));
@@ -20,7 +20,7 @@ test("worth more is what saves more, and what was used after others were evicted
   expect(policy.worth(end({ usedAt }))).toBeGreaterThan(policy.worth(end({ savedMs: 20 })));
 });
 
-test("a kind that is read is worth more than one that is not, and one that is read again more than one that is not", () => {
+test("kinds that are read are worth more, and read ones more if their kind is read again", () => {
   const policy = new GreedyDual();
   for (let i = 0; i < 10; i++) {
     for (const kind of ["end", "branch", "prompt"] as const) policy.used(kind, null);

@@ -17,7 +17,7 @@ export interface PromptToSave {
   readonly length: number;
   /** Tokens that need not be computed. */
   readonly computed: number;
-  /** Tokens that agree with the tree. It branches off where no checkpoint is, if they need be computed. */
+  /** Tokens that match the tree. More than `computed` if there is no checkpoint where the prompt branches off. */
   readonly matched: number;
   readonly publicTokens: number;
 }
@@ -25,7 +25,7 @@ export interface PromptToSave {
 /** Properties of a checkpoint that decide its worth. */
 export type Valued = Pick<Checkpoint, "kind" | "reads" | "savedMs" | "usedAt">;
 
-/** Port: the positions of checkpoints, and their worth. The one of the lowest worth is evicted first. */
+/** Port: where prompts leave checkpoints, and the worth by which they are evicted: the lowest first. */
 export interface CheckpointPolicy {
   /** Returns positions at which a prompt leaves checkpoints if they are worth it, in any order. */
   positions(prompt: PromptToSave): readonly (readonly [position: number, kind: CheckpointKind])[];
@@ -34,7 +34,7 @@ export interface CheckpointPolicy {
   /** The time of a use that would happen now. */
   readonly now: number;
   worth(checkpoint: Valued): number;
-  /** Chance that a checkpoint is read, or read again. */
+  /** Probability that a checkpoint is read, or read again. */
   chance(checkpoint: Pick<Valued, "kind" | "reads">): number;
   /** Records that a checkpoint of this worth was evicted. */
   evicted(worth: number): void;
@@ -54,10 +54,10 @@ export interface CheckpointObserver {
   dropped(checkpoint: Checkpoint): void;
 }
 
-/** Tokens from the end of a prompt to the checkpoint before it, and the factor to the next one. */
+/** Tokens from the end of a prompt to its nearest `distant` checkpoint; each further one is `DISTANCE_TIMES` as far. */
 const DISTANCE = 64;
 const DISTANCE_TIMES = 4;
-/** Tokens that a prompt computes for a checkpoint at a distance, in distances. */
+/** A prompt leaves a checkpoint at a distance only if it computes at least this many times the distance. */
 const DISTANCES_MIN = 8;
 /** Checkpoints after which the counts of a kind are halved: later ones weigh more. */
 const COUNTED_MAX = 64;
@@ -68,8 +68,8 @@ const COUNTED_MAX = 64;
  * size. The likelihood is learnt per kind: the share of checkpoints that were read, and read again.
  *
  * A prompt leaves checkpoints at the end of its match (Marconi, arXiv:2411.19379 §4.1), of public text, and of
- * itself. Another prompt may leave it before its end, most likely near it: for example, behind a document that
- * precedes the question. So a prompt that computes much has more at growing distances from the end.
+ * itself. Another prompt may branch off before its end, most likely near it: for example, behind a document that
+ * precedes the question. So a long prefill leaves more checkpoints, at growing distances from the end.
  */
 export class GreedyDual implements CheckpointPolicy {
   #clock = 0;
@@ -135,7 +135,7 @@ export class Checkpoints {
     this.#computeMs = (tokens, context) => states.computeMs(tokens, context);
   }
 
-  /** The checkpoints of the tree. */
+  /** All checkpoints of the tree. */
   get kept(): ReadonlySet<Checkpoint> {
     return this.#kept;
   }
@@ -197,7 +197,7 @@ export class Checkpoints {
   }
 
   /**
-   * Makes a checkpoint of a state, in `node` or above it; where there is one, it frees the slot.
+   * Adds a state as a checkpoint of `node` or an ancestor; frees its slot if there is one at this depth already.
    * Locks pin the path to `node`.
    */
   add(node: RadixNode, { depth, slot, kind }: SavedState): void {

@@ -6,8 +6,8 @@ const KEPT_MAX = 64;
 
 /**
  * Reason why a node was evicted before all others. no_checkpoint: no prompt could begin from it, since it has no
- * checkpoint of a recurrent state. least_recent: nobody has used it for the longest time. awaited: only nodes
- * that waiting sequences read were left.
+ * checkpoint of a recurrent state. least_recent: it was the least recently used one. awaited: only nodes that
+ * waiting sequences will read were left.
  */
 export type EvictionReason = "no_checkpoint" | "least_recent" | "awaited";
 

@@ -16,7 +16,7 @@ export interface EvictionPolicy {
   reasonOf?(node: RadixNode): EvictionReason;
   /** Adds a node as the most recently used one. */
   add(node: RadixNode): void;
-  /** Moves a node of the order before all others. */
+  /** Moves a node to the front: it is evicted next. */
   giveUp(node: RadixNode): void;
   /** Removes a node of the order. */
   remove(node: RadixNode): void;

@@ -19,7 +19,10 @@ export interface CopyUp {
   readonly slot: StateSlot | null;
 }
 
-/** Port: places in the host's memory, and copies between them and the device, beside steps. */
+/**
+ * Port: places in the host's memory (pinned buffers of a page's size), and asynchronous copies between them and the
+ * device while steps run.
+ */
 export interface HostMemory {
   /** Times and sizes, as measured. */
   readonly costs: TierCosts;
@@ -29,23 +32,23 @@ export interface HostMemory {
   /** Begin copies of pages, or of pieces of a state. Later steps do not change what is copied. */
   sendPages(pages: readonly PageId[], places: readonly Place[]): void;
   sendPieces(slot: StateSlot, pieces: readonly number[], places: readonly Place[]): void;
-  /** Calls `done` once, later, when all that was sent before is there; `isRight`: false if the device failed. */
-  settle(done: (isRight: boolean) => void): void;
-  /** Copies back, and calls `done` once, later; `isRight`: false if the device failed. */
-  copyUp(what: CopyUp, done: (isRight: boolean) => void): void;
+  /** Calls `done` once, later, when all copies begun before have ended; `isValid`: false if the device failed. */
+  settle(done: (isValid: boolean) => void): void;
+  /** Copies to the device, and calls `done` once, later; `isValid`: false if the device failed. */
+  copyUp(what: CopyUp, done: (isValid: boolean) => void): void;
 }
 
-/** Port: a slower store of the same things, below the host's memory. */
+/** Port: a slower store of the same pages and pieces (a disk), below the host's memory. */
 export interface StoreBelow {
   readonly costs: Pick<TierCosts, "latencyMs" | "loadPageMs">;
   has(key: PageKey): boolean;
-  /** Stores what is in a place, which stays there until `done`; false: it takes no more now. */
+  /** Stores the contents of a place, which the caller keeps until `done`; false: it accepts no more now. */
   put(key: PageKey, place: Place, done: () => void): boolean;
-  /** Reads things into places, until one is not right. Calls `done` once, later, with how many are. */
-  get(keys: readonly PageKey[], places: readonly Place[], done: (right: number) => void): void;
+  /** Reads entries into places, up to the first that is missing or damaged. Calls `done` once, later, with their number. */
+  get(keys: readonly PageKey[], places: readonly Place[], done: (valid: number) => void): void;
 }
 
-/** Pages and pieces copied from the device, and back, and dropped for others, so far. */
+/** Totals of pages and pieces: copied from the device, copied back, and evicted. */
 export interface HostCounts {
   stored: number;
   read: number;
@@ -57,24 +60,24 @@ interface Load {
   readonly slot: StateSlot | null;
   /** Keys of the pages, then of the pieces of the state. */
   readonly wanted: readonly PageKey[];
-  /** Places of the leading ones that are there, or come from below. */
+  /** Places of the leading keys that are in memory, or are being read from below. */
   readonly places: Place[];
-  /** The ones among them that come from below, by their index among the wanted. */
+  /** Keys that are read from below, with their index in `wanted`. */
   readonly fromBelow: { readonly key: PageKey; readonly index: number }[];
   readonly done: LoadDone;
 }
 
 /**
- * Tier of pages in the host's memory. Copies go beside steps: what is stored is there once the copies have
- * settled, and not found before. With a store below, what is there is written down in the order in which it came,
- * as fast as the store takes it; what only the store has comes up by way of a place.
+ * Tier of pages in the host's memory. Copies run beside steps: lookups find a page once its copy has ended. With a
+ * store below, the tier writes its entries there in order of arrival, as fast as the store accepts them (write-back).
+ * A load of an entry that only the store has first reads it into a place.
  */
 export class HostTier implements LowerTier {
   readonly #memory: HostMemory;
   readonly #keys: PageKeys;
   readonly #below: StoreBelow | null;
   readonly #table: PlaceTable;
-  /** Keys of what is to be stored below. */
+  /** Keys of entries to write below. */
   readonly #unwritten = new Set<PageKey>();
   #sending = 0;
   #stored = 0;
@@ -164,47 +167,47 @@ export class HostTier implements LowerTier {
     else this.#getBelow(load);
   }
 
-  /** Reads from below what a load lacks, and then copies them up. */
+  /** Reads the entries that a load lacks from below, and then copies all of them to the device. */
   #getBelow(load: Load): void {
     const { places, fromBelow } = load;
     const keys = fromBelow.map(({ key }) => key);
     const to = fromBelow.map(({ index }) => places[index]!);
-    this.#below!.get(keys, to, (right) => {
-      for (const key of keys.slice(right).toReversed()) this.#table.drop(key);
-      this.#copyUp(load, right);
+    this.#below!.get(keys, to, (valid) => {
+      for (const key of keys.slice(valid).toReversed()) this.#table.drop(key);
+      this.#copyUp(load, valid);
     });
   }
 
-  /** Ends a load with its leading things up to the first that did not come from below. `read`: those that did. */
+  /** Copies a load's entries to the device, up to the first that could not be read. `read`: entries read from below. */
   #copyUp({ pages, slot, wanted, places, fromBelow, done }: Load, read: number): void {
-    const right = fromBelow[read]?.index ?? places.length;
-    const isWhole = slot !== null && right === wanted.length;
-    const pagesRight = Math.min(right, pages.length);
-    const copied = places.slice(0, isWhole ? right : pagesRight);
-    const what = { pages: pages.slice(0, pagesRight), places: copied, slot: isWhole ? slot : null };
-    this.#memory.copyUp(what, (isRight) => {
+    const valid = fromBelow[read]?.index ?? places.length;
+    const hasState = slot !== null && valid === wanted.length;
+    const validPages = Math.min(valid, pages.length);
+    const copied = places.slice(0, hasState ? valid : validPages);
+    const what = { pages: pages.slice(0, validPages), places: copied, slot: hasState ? slot : null };
+    this.#memory.copyUp(what, (isValid) => {
       const below = new Map(fromBelow.map(({ key }, index) => [key, index]));
       for (const key of wanted.slice(0, places.length)) {
         const index = below.get(key);
         if (index === undefined) this.#table.release(key);
         else if (index < read) this.#table.ready(key);
       }
-      if (isRight) this.#read += copied.length;
-      const fromHost = pagesRight - fromBelow.slice(0, read).filter(({ index }) => index < pagesRight).length;
-      if (isRight) done(pagesRight + (isWhole ? 1 : 0), fromHost);
+      if (isValid) this.#read += copied.length;
+      const fromHost = validPages - fromBelow.slice(0, read).filter(({ index }) => index < validPages).length;
+      if (isValid) done(validPages + (hasState ? 1 : 0), fromHost);
       else done(0, 0);
     });
   }
 
-  /** Returns a place for what only the store below has; null: it has not, or there is no place. */
+  /** Returns a place for an entry that only the store below has; null: it lacks it too, or no place is free. */
   #takeMissing(key: PageKey, before: PageKey | null): Place | null {
     if (this.#below?.has(key) !== true || this.#table.knows(key)) return null;
     return this.#table.take(key, before);
   }
 
   /**
-   * Stores those of some keys, one after the other in a prompt, that are not there, as far as there are places.
-   * Returns the number of leading ones that are there then, or on their way.
+   * Stores the missing ones of `keys`, which follow each other in a prompt, as far as there are places. Returns the
+   * number of leading keys that are stored then, or being copied.
    */
   #store(
     keys: readonly PageKey[],
@@ -227,13 +230,13 @@ export class HostTier implements LowerTier {
     this.#sending += fresh.length;
     send(fresh, places);
     const sent = fresh.map((index) => keys[index]!);
-    this.#memory.settle((isRight) => this.#settled(sent, isRight));
+    this.#memory.settle((isValid) => this.#settled(sent, isValid));
     return had;
   }
 
-  #settled(keys: readonly PageKey[], isRight: boolean): void {
+  #settled(keys: readonly PageKey[], isValid: boolean): void {
     this.#sending -= keys.length;
-    if (!isRight) {
+    if (!isValid) {
       for (const key of keys.toReversed()) this.#table.drop(key);
       return;
     }
@@ -247,7 +250,7 @@ export class HostTier implements LowerTier {
     this.#write();
   }
 
-  /** Stores below what is not there, as far as the store takes it now. */
+  /** Writes entries to the store below, as many as it accepts now. */
   #write(): void {
     for (const key of this.#unwritten) {
       const place = this.#table.find(key);

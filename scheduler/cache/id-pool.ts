@@ -1,18 +1,18 @@
 import { assert } from "../../base/assert.ts";
 
 /**
- * Free list of a device's numbered places. A place is free or has exactly one holder, and only that one may
- * release it.
+ * Free list of a device's numbered pages or state slots. An id is free or has exactly one holder, and only that
+ * holder may release it.
  */
 export class IdPool<Id extends number> {
   readonly total: number;
-  /** Stack of free places: its first `#freeCount` entries. */
+  /** Stack of free ids: its first `#freeCount` entries. */
   readonly #free: Int32Array;
   #freeCount: number;
   readonly #isFree: Uint8Array;
 
   constructor(total: number) {
-    assert(total > 0, "a pool has places");
+    assert(total > 0, "a pool has ids");
     this.total = total;
     this.#free = Int32Array.from({ length: total }, (_, index) => total - 1 - index);
     this.#freeCount = total;
@@ -23,9 +23,9 @@ export class IdPool<Id extends number> {
     return this.#freeCount;
   }
 
-  /** Allocates a free place; there must be one. Its contents are undefined. */
+  /** Allocates a free id; there must be one. The contents of its page or slot are undefined. */
   take(): Id {
-    assert(this.#freeCount > 0, "out of places: room was not made first");
+    assert(this.#freeCount > 0, "a pool has a free id, for which its caller evicted first");
     this.#freeCount -= 1;
     const id = this.#free[this.#freeCount]! as Id;
     this.#isFree[id] = 0;
@@ -33,7 +33,7 @@ export class IdPool<Id extends number> {
   }
 
   release(id: Id): void {
-    assert(this.#isFree[id] === 0, "a place is released once, by its holder");
+    assert(this.#isFree[id] === 0, "an id is released once, by its holder");
     this.#isFree[id] = 1;
     this.#free[this.#freeCount] = id;
     this.#freeCount += 1;

@@ -6,9 +6,8 @@ import type { PagePool } from "./page-pool.ts";
 import { type Checkpoint, deepest, edgeOf, type RadixNode } from "./radix-tree.ts";
 
 /**
- * Checks that every page of the pool is free, listed by exactly one node, or in `owned`; that nodes hang
- * together; and that their lock counts and the eviction order follow from `locks`, which are all locks
- * there are. Costs a walk over everything.
+ * Checks that every page of the pool is free, listed by exactly one node, or in `owned`; that the tree is well
+ * formed; and that lock counts and eviction order follow from `locks`, the complete list of locks. O(pages + nodes).
  */
 export function checkCache(
   pool: PagePool,
@@ -80,7 +79,7 @@ export function checkSlots(
     assert(checkpoint.pins === readers, "a checkpoint counts its pins");
     if (readers > 0 && checkpoint.node !== null) pinned += 1;
   }
-  assert(available === pool.freeCount + kept.size - pinned, "slots that can be had are counted");
+  assert(available === pool.freeCount + kept.size - pinned, "available slots are counted");
   for (const slot of owned) count(slot);
   const used = holders.reduce((sum, held) => sum + held, 0);
   assert(pool.freeCount + used === pool.total, "free + kept + owned = all slots");
@@ -139,12 +138,12 @@ function checkWaiters(node: RadixNode): void {
     assert(at === node && depth <= Math.min(limit, node.end), "a waiter knows the node where its match ends");
     assert(depth > node.start || node.parent === null, "a match ends inside of a node, or at its end");
     for (let i = node.start; i < depth; i++) {
-      assert(tokens[i] === node.tokens[i - node.start], "a waiter's match is what it reads");
+      assert(tokens[i] === node.tokens[i - node.start], "a waiter's tokens equal those of its match");
     }
     if (depth === limit) continue;
     const edge = edgeOf(tokens, depth, sharing);
-    const goesOn = depth < node.end ? edge === node.tokens[depth - node.start] : node.children.has(edge);
-    assert(!goesOn, "a waiter's match is the longest");
+    const continues = depth < node.end ? edge === node.tokens[depth - node.start] : node.children.has(edge);
+    assert(!continues, "a waiter's match is the longest");
   }
 }
 

@@ -21,10 +21,7 @@ import type { SequenceKv, SequenceState } from "./sequence-kv.ts";
 import { computeMs } from "./tier-prices.ts";
 import { TierStores } from "./tier-stores.ts";
 
-/**
- * Share of the pages that are evicted together at least: one by one costs several times as much, and sends
- * more KV events.
- */
+/** Smallest share of all pages that one eviction frees: batching makes evictions cheaper, and KV events fewer. */
 const EVICTED_SHARE = 1 / 1024;
 const EVICTED_MAX = 32;
 
@@ -41,12 +38,13 @@ interface Held {
 }
 
 /**
- * Allocates KV pages and state slots to sequences and frees them. A sequence is resident between `allocate` and `free`. Its page table is
+ * Allocates KV pages and state slots to sequences and frees them. A sequence is resident between `allocate` and
+ * `free`. Its page table is
  *
  *   index   0 ………………… lockedPages ………………………… pageCount
- *   pages   │ the cache's, locked │ the sequence's own │     own: taken here, written by its chunks
+ *   pages   │ the cache's, locked │ the sequence's own │     own: allocated for it, written by its chunks
  *
- * and `publish` moves the border: it hands complete own pages over to the cache, where other sequences find them at once.
+ * `publish` moves the border: it hands complete own pages over to the cache, where other sequences find them at once.
  */
 export class KvCacheManager {
   readonly pool: PagePool;
@@ -85,7 +83,7 @@ export class KvCacheManager {
 
   /**
    * Tracks how much of a waiting sequence is cached (`cachedTokens`), and calls `onChange` when that changes.
-   * Tokens from `limit` on do not count: those of which an output is wanted, such as the last one of a prompt.
+   * Tokens from `limit` on do not count: they have output rows, as the last token of a prompt has.
    */
   track(sequence: Sequence, onChange: () => void, limit = sequence.cachedMax): void {
     const { kv, tokens } = sequence;
@@ -130,9 +128,9 @@ export class KvCacheManager {
 
   /**
    * Allocates pages for all known tokens of a sequence, and a state slot: locks the cached pages, and evicts
-   * others for the rest. Where the usable match ends inside of a page, returns the copy that the first step
-   * must make, else null. The caller has checked `fits`. If it did not fit, `exact` must be false: then only
-   * whole cached pages are used, and no copy needs a page more.
+   * others for the rest. If the usable match ends inside of a page, returns the copy that the first step must
+   * make (copy-on-write), else null. The caller has checked `fits`. If it did not fit, `exact` must be false: the
+   * sequence then uses only whole cached pages, without the extra page of a copy.
    */
   allocate(sequence: Sequence, exact: boolean): PageMove | null {
     const { kv, tokens } = sequence;
@@ -157,7 +155,7 @@ export class KvCacheManager {
   /** Gives a sequence the pages of its lock, and others for the rest of its tokens. */
   #allocatePages(sequence: Sequence, lock: CacheLock): void {
     const { kv, tokens, length } = sequence;
-    assert(kv.pageCount === 0 && kv.lock === null, "a sequence settles once");
+    assert(kv.pageCount === 0 && kv.lock === null, "a sequence is allocated once");
     kv.lock = lock;
     kv.reservePages(Math.ceil(tokens.length / this.pool.pageTokens));
     for (const page of pathPages(lock.node)) kv.addPage(page);
@@ -209,9 +207,9 @@ export class KvCacheManager {
   }
 
   /**
-   * The state of a chunk of the next step, which ends with known token `end`, and perhaps drafts. Takes slots
-   * for the checkpoints in it that are worth more than the cheapest one; none unless it `leaves` any. Null: the
-   * model has no states.
+   * Returns the state slots of the chunk up to known token `end`, drafts not counted. Takes slots for the wanted
+   * checkpoints in it that are worth more than the cheapest existing one. `leaves` false: no checkpoints. Null:
+   * the model has no recurrent layers.
    */
   planState({ kv }: Sequence, end: number, leaves = true): ChunkState | null {
     const { state, computed, lock } = kv;
@@ -264,11 +262,11 @@ export class KvCacheManager {
   }
 
   /**
-   * Takes a slot for the state before drafts, to which a sequence goes back if one is wrong. It may evict the
-   * cheapest checkpoint. False if there is none, or if a checkpoint is to have that state: a step saves one state
-   * after a token.
+   * Takes a slot for the state before a draft, which a rejection restores; may evict the cheapest checkpoint.
+   * False if no slot is available, or if a checkpoint is planned at the same token, as a step saves one state
+   * per token.
    */
-  readyDraft({ kv, length }: Sequence): boolean {
+  prepareDraft({ kv, length }: Sequence): boolean {
     if (kv.state === null) return true;
     const checkpoints = this.cache.checkpoints!;
     if (checkpoints.available === 0 || kv.state.wanted.some(([depth]) => depth === length)) return false;
@@ -277,18 +275,18 @@ export class KvCacheManager {
   }
 
   /**
-   * Records that of `checked` drafts behind the computed tokens the first `right` were right. A recurrent state
-   * that has seen a wrong one goes back to the computed tokens. Returns how many of the right ones need not be
-   * computed again.
+   * Records that of `verified` drafts behind the computed tokens the first `accepted` were accepted. After a
+   * rejection it restores the recurrent state from before the draft. Returns how many of the accepted tokens
+   * need not be computed again.
    */
-  checkedDraft({ kv }: Sequence, checked: number, right: number): number {
+  verifiedDraft({ kv }: Sequence, verified: number, accepted: number): number {
     const { state } = kv;
-    if (state === null || right === checked) return right;
+    if (state === null || accepted === verified) return accepted;
     [state.slot, state.spare] = [state.spare!, state.slot];
     return 0;
   }
 
-  /** Gives back what was for drafts: the pages behind the known tokens, and the slot. */
+  /** Frees what drafts needed: the pages behind the known tokens, and the slot of the saved state. */
   dropDrafts({ kv, length }: Sequence): void {
     const kept = Math.ceil(length / this.pool.pageTokens);
     while (kv.pageCount > kept) this.pool.release(kv.takePage());
@@ -323,7 +321,7 @@ export class KvCacheManager {
   publish({ kv, tokens }: Sequence): void {
     const { pageTokens } = this.pool;
     const end = kv.computed - (kv.computed % pageTokens);
-    assert(kv.lock !== null, "only residents have pages to publish");
+    assert(kv.lock !== null, "only a resident sequence has pages to publish");
     kv.lock = this.cache.insert(kv.lock, tokens, end, kv.pages);
     kv.pagesRewritten();
     kv.lockedPages = end / pageTokens;
@@ -333,13 +331,13 @@ export class KvCacheManager {
   }
 
   /**
-   * Frees the pages and the slot of a sequence. `keep`: they go to the cache; else, as their contents are in
-   * doubt, they are discarded. `isHeld`: the cache does not evict the whole pages until `releaseHeld`; of a
-   * model with states, it evicts nothing of them, nor the state.
+   * Frees the pages and the slot of a sequence. `keep`: the cache takes over its computed pages; else it discards
+   * them, as their contents may be wrong. `isHeld`: pins whole pages until `releaseHeld`; for a model with states
+   * also the partial page and the checkpoint at the end.
    */
   free({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
     const { lock, pages, pageCount, computed } = kv;
-    assert(lock !== null, "only residents can leave");
+    assert(lock !== null, "only a resident sequence is freed");
     const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : kv.lockedPages;
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
     const states = this.#freeState(kv, keep);
@@ -358,8 +356,8 @@ export class KvCacheManager {
   }
 
   /**
-   * Allocates pages for all tokens of a load as for a sequence, its own one at least for the last page; and a
-   * state slot, which must be available.
+   * Allocates pages for all tokens of a load as for a sequence: at least the last page is its own, not a cached
+   * one. Also takes a state slot, which must be available.
    */
   allocateLoad(sequence: Sequence): void {
     const { kv, tokens, length } = sequence;
@@ -371,21 +369,21 @@ export class KvCacheManager {
   }
 
   /**
-   * Frees the pages of a load, of which the first `right` ones are right, and its state: that is right if
-   * `right` counts one more than the pages.
+   * Ends a load: the cache takes over the first `valid` pages, whose contents the tier has verified. The state is
+   * valid too if `valid` counts one more than the pages.
    */
-  freeLoaded(sequence: Sequence, right: number): void {
+  freeLoaded(sequence: Sequence, valid: number): void {
     const { kv } = sequence;
-    const pages = Math.min(right, kv.pageCount - kv.lockedPages);
+    const pages = Math.min(valid, kv.pageCount - kv.lockedPages);
     kv.computed += pages * this.pool.pageTokens;
-    if (kv.state !== null && right === pages) {
+    if (kv.state !== null && valid === pages) {
       this.cache.checkpoints!.pool.release(kv.state.slot);
       kv.state = null;
     }
     this.stores?.loading(() => this.free(sequence, true));
   }
 
-  /** Ends the state of a sequence. Returns what becomes checkpoints; the other slots are free. */
+  /** Ends the state of a sequence. Returns the states that become checkpoints, and frees all other slots. */
   #freeState(kv: SequenceKv, keep: boolean): readonly SavedState[] {
     const { state, computed } = kv;
     if (state === null) return [];
@@ -414,7 +412,7 @@ export class KvCacheManager {
     return { lock, checkpoint };
   }
 
-  /** Lets the pages of a held sequence be evicted again. */
+  /** Unpins the pages of a held sequence, which become evictable again. */
   releaseHeld(id: SequenceId): void {
     const held = this.#held.get(id);
     if (held === undefined) return;

@@ -86,7 +86,7 @@ export class KvEventLog implements CacheObserver {
     for (let at: RadixNode | null = node; at !== null; at = at.parent) {
       const { hashes } = at;
       pages -= hashes.length;
-      // For the few pages of a chunk, setting one by one is several times as fast as a call of set.
+      // A loop is faster than `set` for the few pages of a chunk.
       if (hashes.length > 16) path.set(hashes, pages);
       else for (let i = 0; i < hashes.length; i++) path[pages + i] = hashes[i]!;
     }

@@ -2,8 +2,8 @@ import type { TokenId } from "../../base/token.ts";
 import type { PageId, Sharing, StateSlot } from "../core.ts";
 
 /**
- * The whole pages of a prompt, as a tier finds them: by all tokens up to each page's end, and by key. Later
- * calls for the same prompt often pass the same object, so that a tier may keep its hashes.
+ * The whole pages of a prompt, as a tier looks them up: by cache key and all tokens up to each page's end. Later
+ * calls for the same prompt often pass the same object, so that a tier may cache its hashes.
  */
 export interface PagesOf {
   readonly sharing: Sharing;
@@ -13,24 +13,22 @@ export interface PagesOf {
 /** Times and sizes of a tier, as measured; they may change while it serves. */
 export interface TierCosts {
   readonly pageBytes: number;
-  /** Number of pieces of up to a page's size that a recurrent state is stored in; 0: the tier stores none. */
+  /** Number of pieces of up to a page's size that a recurrent state is stored in; 0: the tier stores no states. */
   readonly statePages: number;
-  /**
-   * Milliseconds until a load begins, and for each of its pages, or pieces of its state, as the stores are
-   * priced.
-   */
+  /** Milliseconds until a load begins. */
   readonly latencyMs: number;
+  /** Milliseconds to load a page, or a piece of a state. */
   readonly loadPageMs: number;
   /** Milliseconds that `store` and `storeState` take of their caller's time for each page, or piece. */
   readonly storePageMs: number;
 }
 
 /**
- * End of a load: the number of leading pages that are right, and one more if the state is; and how many of the
- * pages came from the host's memory, not from below it. A page or a piece that is gone, or whose contents are in
- * doubt, ends them.
+ * End of a load. `valid`: number of leading pages that were loaded intact, plus one if the state was, too; the
+ * first missing or damaged page or piece ends them. `fromHost`: pages among them from the host's memory, not from
+ * the disk below it.
  */
-export type LoadDone = (right: number, fromHost: number) => void;
+export type LoadDone = (valid: number, fromHost: number) => void;
 
 /**
  * Port: whole KV pages outside of the device's memory, and recurrent states at page borders. They outlive

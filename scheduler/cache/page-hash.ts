@@ -57,7 +57,7 @@ export function hashPages(
   let high = (before % HIGH) | 0;
   let position = first * pageTokens;
   for (let page = 0; page < hashes.length; page++) {
-    // Mixes every token into two words, and tokens at even places into other words than tokens at odd ones.
+    // Mixes every token into two words, and tokens at even positions into other words than tokens at odd ones.
     // The four independent products run in parallel.
     let evenLow = low;
     let evenHigh = high;

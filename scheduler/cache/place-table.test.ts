@@ -21,7 +21,7 @@ function add(table: PlaceTable, prompt: readonly PageKey[]): void {
 const a = ["a0", "a1", "a2"];
 const b = ["b0", "b1", "b2"];
 
-test("the prompt that was used least recently is dropped from its end", () => {
+test("the least recently used prompt is evicted from its end", () => {
   const table = tableOf(6, a, b);
   table.use(a);
   for (const [index, left] of [["b0", "b1"], ["b0"], []].entries()) {
@@ -32,14 +32,14 @@ test("the prompt that was used least recently is dropped from its end", () => {
   expect(table.droppedTotal).toBe(3);
 });
 
-test("what several prompts begin with stays while one of them is there", () => {
+test("a prefix that prompts share stays as long as one of them", () => {
   const table = tableOf(5, ["s0", "s1", "a"], ["s0", "s1", "b", "b1"]);
   table.use(["s0", "s1", "b", "b1"]);
   add(table, ["x"]);
   expect(["s0", "s1", "a", "b", "b1"].filter((key) => table.knows(key))).toEqual(["s0", "s1", "b", "b1"]);
 });
 
-test("what a copy needs, and what is not there yet, is not dropped", () => {
+test("a page that a copy reads, or that is still being copied, is not evicted", () => {
   const table = tableOf(2, ["a"]);
   table.hold("a");
   expect(table.take("b", null)).not.toBeNull();

@@ -1,34 +1,34 @@
 /** Key of a page, or of a piece of a state: equal keys mean equal contents. */
 export type PageKey = string | number;
 
-/** Index of a place in the host's memory, of a page's size. */
+/** Index of a place: a buffer of a page's size in the host's memory. */
 export type Place = number;
 
 interface Entry {
   readonly key: PageKey;
   readonly place: Place;
-  /** Entry before it in its prompt; null: it was not there. */
+  /** Parent: the entry of the page before it in its prompt; null: the table had none. */
   readonly before: Entry | null;
-  /** Entries of which it is the one before. */
+  /** Number of its children. */
   followers: number;
   /** Time of the last use, as a count of uses. */
   used: number;
   /** Copies in flight that need it. */
   holds: number;
-  /** True once its contents are there. */
+  /** True once its contents are complete. */
   isReady: boolean;
 }
 
 /**
- * Places in the host's memory by the keys of what they hold. The least valuable one is dropped for another: the
- * end of the prompt that was used least recently. So a prompt loses what stands behind before what stands ahead.
+ * Places in the host's memory by the keys of their contents. It evicts the last page of the least recently used
+ * prompt, so that a prompt loses later pages before earlier ones (leaf-first LRU, as in the radix tree).
  */
 export class PlaceTable {
   readonly #entries = new Map<PageKey, Entry>();
   /** Entries without followers, the least recently used first. */
   readonly #ends = new Set<Entry>();
   readonly #free: Place[];
-  /** Entry before the one that was dropped last, if it was not used since. */
+  /** Parent of the entry evicted last, if it has not been used since: it is evicted next. */
   #next: Entry | null = null;
   #uses = 0;
   #dropped = 0;
@@ -37,10 +37,12 @@ export class PlaceTable {
     this.#free = Array.from({ length: places }, (_, index) => places - 1 - index);
   }
 
-  /** Number of entries, and of those that were dropped for others. */
+  /** Number of entries. */
   get size(): number {
     return this.#entries.size;
   }
+
+  /** Number of entries evicted for others so far. */
   get droppedTotal(): number {
     return this.#dropped;
   }
@@ -50,15 +52,15 @@ export class PlaceTable {
     return this.#entries.has(key);
   }
 
-  /** Returns the place of contents that are there; null: they are not. */
+  /** Returns the place of complete contents; null: there are none. */
   find(key: PageKey): Place | null {
     const entry = this.#entries.get(key);
     return entry?.isReady === true ? entry.place : null;
   }
 
   /**
-   * Returns a place, held, for what follows `before` in its prompt; null: copies in flight need all. The caller
-   * fills it, then calls `ready` or `drop`.
+   * Returns a held place for the entry that follows `before` in its prompt; null: copies in flight hold all places.
+   * The caller fills it, then calls `ready` or `drop`.
    */
   take(key: PageKey, before: PageKey | null): Place | null {
     const last = before === null ? null : (this.#entries.get(before) ?? null);
@@ -77,7 +79,7 @@ export class PlaceTable {
     return place;
   }
 
-  /** Records that the contents are there, and lets go of the entry. */
+  /** Records that the contents are complete, and ends the hold. */
   ready(key: PageKey): void {
     this.#entries.get(key)!.isReady = true;
     this.release(key);
@@ -91,12 +93,12 @@ export class PlaceTable {
     this.#entries.get(key)!.holds -= 1;
   }
 
-  /** Takes an entry out whose contents did not come. */
+  /** Removes an entry whose contents could not be copied. */
   drop(key: PageKey): void {
     this.#remove(this.#entries.get(key)!);
   }
 
-  /** Records a use of those of a prompt's entries that are there. */
+  /** Records a use of the prompt's entries in the table. */
   use(keys: Iterable<PageKey>): void {
     this.#uses += 1;
     for (const key of keys) {

@@ -18,7 +18,7 @@ export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing):
   return at < publicTokens ? Math.min(limit, publicTokens) : limit;
 }
 
-/** Part of a sequence: computed while it has a prompt to compute, or at its end, which is mostly its answer. */
+/** Part of a sequence: inserted while it computes its prompt, or at its end, where it is mostly output. */
 export type NodeKind = "prompt" | "end";
 
 /**
@@ -50,8 +50,9 @@ export class RadixNode {
   /** The key below its parent; of a root, the key of its tree. */
   edge: Edge;
   readonly children = new Map<Edge, RadixNode>();
-  /** The part of a sequence that it came from, and the number of sequences that began from it. */
+  /** The part of a sequence whose KV it holds. */
   kind: NodeKind = "prompt";
+  /** Number of sequences that began from it. */
   reads = 0;
   /** Number of its leading whole pages that the lower tier has; 0 without a tier. */
   stored = 0;
@@ -65,11 +66,9 @@ export class RadixNode {
    */
   waiters = 0;
   ending: Set<PrefixWaiter> | null = null;
-  /**
-   * The LRU list that it is in; null: it cannot be evicted. Its neighbours there; null at the ends, and
-   * outside.
-   */
+  /** The LRU list that it is in; null: it cannot be evicted. */
   order: LruList | null = null;
+  /** Its neighbours in that list; null at the ends, and outside of a list. */
   older: RadixNode | null = null;
   newer: RadixNode | null = null;
 

@@ -12,11 +12,11 @@ export interface SequenceState {
   /** Its slot: the state after `computed` tokens, unless `from` has it. */
   slot: StateSlot;
   /**
-   * Slot that the step in flight saves the state before its drafts to, for the case that one is wrong; null:
-   * it has no drafts.
+   * Slot to which the step in flight saves the state before its drafts, to restore after a rejection; null: the
+   * step has no drafts.
    */
   spare: StateSlot | null;
-  /** The pinned checkpoint that its first chunk begins from; null: `slot` has the state, or it has none yet. */
+  /** Pinned checkpoint from which its first chunk begins; null: `slot` has the state, or nothing is computed yet. */
   from: Checkpoint | null;
   /** Page borders at which a checkpoint is wanted, rising. */
   wanted: readonly (readonly [depth: number, kind: CheckpointKind])[];
@@ -53,8 +53,10 @@ export class SequenceKv {
     return this.waiter?.usable ?? 0;
   }
 
-  /** The page table: valid up to `pageCount`, until the next `addPage`. After entries were rewritten call
-   *  `pagesRewritten`. */
+  /**
+   * The page table: valid up to `pageCount`, until the next `addPage`. A caller that rewrites entries calls
+   * `pagesRewritten`.
+   */
   get pages(): Int32Array {
     return this.#pages;
   }

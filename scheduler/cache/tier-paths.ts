@@ -1,4 +1,4 @@
-/** Paths of the radix tree, as the lower tier knows them. */
+/** Paths of the radix tree in the form in which the lower tier is asked for them. */
 import type { Sharing } from "../core.ts";
 import type { RadixNode } from "./radix-tree.ts";
 
@@ -14,7 +14,7 @@ export function isInTree(node: RadixNode): boolean {
   return node.parent?.children.get(node.edge) === node;
 }
 
-/** The cache keys of a path. The key of a path within public text is unknown, and of no account. */
+/** The cache keys of a path. `key` is "" within public text, where it does not matter. */
 export function sharingOfPath(node: RadixNode, pageTokens: number): Sharing {
   let at = node;
   let split: RadixNode | null = null;

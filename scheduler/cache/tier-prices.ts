@@ -6,14 +6,14 @@ const AVERAGED_TOKENS = 512;
 /** Most waiting sequences that count as delayed by the computation of a prompt. */
 const DELAYED_MAX = 16;
 
-/** Number of sequences that lose the time of a prompt's computation: its own and others that wait. */
+/** Number of sequences that a prefill delays: its own and others that wait, capped. */
 export function delayedBy(waiting: number): number {
   return Math.min(DELAYED_MAX, Math.max(1, waiting));
 }
 
 /**
- * Milliseconds to compute `tokens` prompt tokens after `context` others, for a reader that has a step in any
- * case, of one token at least.
+ * Milliseconds that `tokens` prompt tokens after `context` others add to a step of one token, which the sequence
+ * needs in any case.
  */
 export function computeMs(costs: CostModel, tokens: number, context: number): number {
   return Math.max(0, promptMs(costs, tokens + 1, context) - promptMs(costs, 1, context + tokens));

@@ -9,25 +9,27 @@ import { ReadShares } from "./read-shares.ts";
 import { isInTree, pathTo, sharingOfPath } from "./tier-paths.ts";
 import { computeMs, delayedBy, pageMs } from "./tier-prices.ts";
 
-/** Share of the time that stores may take of the engine's thread, and the most that is saved up, or one page. */
+/** Share of the engine thread's time that stores may take. */
 const TIME_SHARE = 0.01;
+/** Unused time that may accumulate, in milliseconds; the time of one page if that is more. */
 const SAVED_MS_MAX = 1;
 /** Milliseconds of one piece of stores on an idle engine, which a request that arrives may wait for. */
 const IDLE_PIECE_MS = 1;
-/** Milliseconds until an idle engine goes on, doubled each time that the tier takes nothing. */
+/** Milliseconds until an idle engine continues, doubled each time that the tier accepts nothing. */
 const IDLE_PAUSE_MS = 1;
+/** Pieces without progress after which an idle engine stops trying. */
 const FRUITLESS_MAX = 12;
 /** Price of the bytes written, as a share of the time to load them. */
 const WRITE_SHARE = 1 / 64;
-/** Weight of the last step in the average number of sequences that wait. */
-const LATELY = 1 / 64;
-/** Pages that weigh as much as the first guess of a share, and those after which counts are halved. */
+/** Weight of the last step in the moving average of delayed sequences. */
+const EMA_WEIGHT = 1 / 64;
+/** Weight of the prior of a kind's read share, in pages; and the count past which counts are halved. */
 const EXPECTED_PAGES = 1024;
 const COUNTED_PAGES = 16_384;
 
 /**
- * Pages and pieces that were stored. `isDone`: nothing is left that is worth it; else as many as were asked
- * for were stored, or the tier takes no more now.
+ * Pages and pieces that were stored. `isDone`: nothing else is worth storing. Otherwise the requested number was
+ * stored, or the tier accepts no more now.
  */
 interface Stored {
   readonly pages: number;
@@ -35,17 +37,17 @@ interface Stored {
 }
 
 /**
- * Stores pages of the prefix cache on the lower tier. A page is stored when it is worth it: the milliseconds
- * that loading it saves, times the chance that it is read again, exceed the price of its bytes. A load saves
- * the computation for its reader and for those that wait with it, as many as waited lately. The chance is
- * learnt from the pages of its kind (read-shares.ts), and is 1 while a prompt waits for the page.
+ * Stores pages of the prefix cache on the lower tier. A page is worth storing if the milliseconds that a load would
+ * save, times the probability that the page is read again, exceed the price of its bytes. A load saves the
+ * prefill for its reader and for the sequences that wait meanwhile, as many as waited recently. The probability is
+ * learnt from pages of its kind (read-shares.ts), and is 1 while a prompt waits for the page.
  *
- * Pages are candidates as soon as the cache has them, so that little is lost with the process. They are
- * stored between steps, in pieces that take a small share of the time, and at the latest when they are
- * evicted. A path is stored from its beginning: a page behind a gap would not be found.
+ * Pages are candidates as soon as the cache has them, so that few are lost with the process. The engine stores
+ * them between steps, in pieces that take a small share of its time, and at the latest when it evicts them. A path
+ * is stored from its beginning, since a lookup ends at the first gap.
  *
  * With recurrent states, prompts begin at checkpoints. So checkpoints at page borders are the candidates, each
- * with the pages before it. The chance is the one by which checkpoints are evicted.
+ * with the pages before it. Their probability is the one by which checkpoints are evicted.
  */
 export class TierStores implements CacheObserver {
   readonly #tier: LowerTier;
@@ -58,14 +60,14 @@ export class TierStores implements CacheObserver {
   readonly #candidates = new Set<RadixNode | Checkpoint>();
   /** The last path of which pages were stored, as the tier gets it. */
   #last: { readonly node: RadixNode; readonly prompt: PagesOf } | null = null;
-  /** True while pages come from the tier. */
+  /** True while the cache inserts pages that were loaded from the tier. */
   #isLoading = false;
   #delayed = 1;
   /** Milliseconds that stores may take now, and the time of the last change. */
   #savedMs = 0;
   #savedAtMs = Number.NEGATIVE_INFINITY;
   #wakeMs: number | null = null;
-  /** Number of idle pieces in a row of which the tier took nothing. */
+  /** Number of idle pieces in a row of which the tier accepted nothing. */
   #fruitless = 0;
   #pagesStored = 0;
   #hasNews = false;
@@ -94,7 +96,7 @@ export class TierStores implements CacheObserver {
     return true;
   }
 
-  /** The time at which an idle engine goes on with stores; null: it need not. */
+  /** Time at which an idle engine continues with stores; null: it need not. */
   get wakeMs(): number | null {
     return this.#wakeMs;
   }
@@ -147,7 +149,7 @@ export class TierStores implements CacheObserver {
     }
   }
 
-  /** Calls `insert`, which brings pages into the cache that come from the tier. */
+  /** Calls `insert`, which inserts pages that were loaded from the tier: they are stored already. */
   loading(insert: () => void): void {
     this.#isLoading = true;
     insert();
@@ -159,7 +161,7 @@ export class TierStores implements CacheObserver {
    * `waiting`: sequences that a prompt's computation delays.
    */
   store(nowMs: number, isIdle: boolean, waiting: number): void {
-    this.#delayed += (delayedBy(waiting) - this.#delayed) * LATELY;
+    this.#delayed += (delayedBy(waiting) - this.#delayed) * EMA_WEIGHT;
     this.#wakeMs = null;
     const mostMs = Math.max(SAVED_MS_MAX, this.#tier.costs.storePageMs);
     this.#savedMs = Math.min(mostMs, this.#savedMs + TIME_SHARE * Math.max(0, nowMs - this.#savedAtMs));
@@ -203,7 +205,7 @@ export class TierStores implements CacheObserver {
     return storePageMs > 0 ? Math.max(0, Math.floor(ms / storePageMs)) : this.#pool.pagesTotal;
   }
 
-  /** Stores up to `most` pages before a checkpoint and pieces of its state, if it is worth it. */
+  /** Stores up to `most` pages before a checkpoint and pieces of its state, if they are worth storing. */
   #storeState(checkpoint: Checkpoint, most: number): Stored {
     const node = checkpoint.node!;
     if (!this.#isStateWorth(checkpoint)) return { pages: 0, isDone: true };
@@ -249,7 +251,7 @@ export class TierStores implements CacheObserver {
     return pages.slice(stored, stored + count);
   }
 
-  /** True if the pages of a node that are not stored are worth it, taken together. */
+  /** True if the missing pages of a node are worth storing, taken together. */
   #isWorth(node: RadixNode, whole: number): boolean {
     const { pageTokens } = this.#pool;
     const { loadPageMs, storePageMs } = this.#tier.costs;
@@ -260,8 +262,8 @@ export class TierStores implements CacheObserver {
   }
 
   /**
-   * True if a checkpoint's state is worth it, with the pages before it: a reader is spared the tokens from the
-   * stored state above it on.
+   * True if a checkpoint's state is worth storing, with the pages before it: a reader saves the prefill from the
+   * nearest stored state above it.
    */
   #isStateWorth({ node, depth, kind, reads, stored }: Checkpoint): boolean {
     const { pageTokens } = this.#pool;

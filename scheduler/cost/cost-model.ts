@@ -12,9 +12,9 @@ export interface PromptShape {
 export interface StepShape {
   readonly prompts: readonly PromptShape[];
   readonly decodes: number;
-  /** Context tokens of all decodes, summed; drafts read none of their own. */
+  /** Context tokens of all decodes, summed; draft tokens read their chunk's context and add none. */
   readonly decodeContext: number;
-  /** Query-key pairs of drafts, which are among the decodes. Absent: 0. */
+  /** Query-key pairs of draft tokens, each of which `decodes` counts too. Absent: 0. */
   readonly draftPairs?: number;
 }
 
@@ -34,7 +34,7 @@ export interface CostModel {
 
 /**
  * Number of parts of a step's time: fixed cost, tokens, sequences, prompt attention, decode contexts, and
- * first tokens. The last part is for models whose first tokens cost other than the rest.
+ * first tokens. The last part is for devices on which a step's first tokens have a price of their own (linear.ts).
  */
 export const PARTS = 6;
 
@@ -81,8 +81,8 @@ type SizedChunk = Pick<Chunk, "start" | "drafted"> & { readonly tokens: Pick<Chu
 
 /**
  * Returns the shape of a step. A chunk of one token after others counts as a decode; the last single token of
- * a prompt may be one, at the same cost. So does each draft, since a token is drawn after it; but its keys are
- * those that its chunk reads anyway.
+ * a prompt may be one, at the same cost. Each draft token counts as a decode too, since a row follows it, but adds
+ * no context: its chunk reads those keys anyway.
  */
 export function shapeOf({ chunks }: { readonly chunks: readonly SizedChunk[] }): StepShape {
   const prompts: PromptShape[] = [];
@@ -103,7 +103,7 @@ export function shapeOf({ chunks }: { readonly chunks: readonly SizedChunk[] }):
     : { prompts, decodes, decodeContext, draftPairs };
 }
 
-/** Costs of an engine as known outside of it: the last model that the engine reported. */
+/** Cost model of an engine as the fleet sees it: the last one that the engine reported. */
 export class EstimatedCosts implements EngineCosts {
   #model: EngineCosts;
 

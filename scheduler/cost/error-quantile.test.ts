@@ -30,20 +30,20 @@ test("it covers the share asked for, and not much more", () => {
   }
 });
 
-test("what is believed at first counts until a few hundred errors say otherwise", () => {
+test("the prior counts until a few hundred errors outweigh it", () => {
   expect(quantileOf([]).below(0.99)).toBeWithin(0.1, 0.131);
   expect(quantileOf(new Array(20).fill(-0.2)).below(0.99)).toBeWithin(0.1, 0.131);
   expect(quantileOf(new Array(300).fill(-0.2)).below(0.99)).toBe(0.0025);
 });
 
-test("a single large error is luck, a few are not, and they are forgotten", () => {
+test("one large error does not move the quantile, a few do, and they fade", () => {
   const calm = new Array(1000).fill(0);
   expect(quantileOf([...calm, 0.4]).below(0.99)).toBe(0.0025);
   expect(quantileOf([...calm, 0.4, 0.4, 0.4]).below(0.99)).toBeWithin(0.4, 0.53);
   expect(quantileOf([...calm, 0.4, 0.4, 0.4, ...calm]).below(0.99)).toBe(0.0025);
 });
 
-test("after a reset only the belief is left", () => {
+test("after a reset only the prior is left", () => {
   const quantile = quantileOf(new Array(1000).fill(0));
   quantile.reset();
   expect(quantile.state).toEqual(quantileOf([]).state);

@@ -11,8 +11,8 @@ export interface SequenceCost {
 }
 
 /**
- * Price of the first tokens of a step: those up to `tokens`, beyond the entry before, take `tokenMs` each.
- * The device reads its weights meanwhile, so later tokens do not change it.
+ * Price of the first tokens of a step: those up to `tokens`, beyond the entry before, take `tokenMs` each. The
+ * device streams its weights meanwhile (memory-bound), so that further tokens do not change this price.
  */
 export interface FirstTokens {
   readonly tokens: number;

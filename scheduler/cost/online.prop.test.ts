@@ -143,7 +143,7 @@ test("any change of speed is followed within fifteen steps of any kinds, roughly
   );
 });
 
-test("up to seven steps that took anything leave the slowdown among what the other steps say", () => {
+test("up to seven outliers leave the slowdown within the range of the other steps", () => {
   fc.assert(
     fc.property(
       priors,
@@ -165,7 +165,7 @@ test("up to seven steps that took anything leave the slowdown among what the oth
   );
 });
 
-test("a part that no step had is what the prior says, times the slowdown", () => {
+test("a cost term that no step had stays at the prior times the slowdown", () => {
   fc.assert(
     fc.property(priors, fc.array(anything, { maxLength: 100 }), fc.nat(50), (prior, factors, decodes) => {
       const model = new OnlineCostModel(prior);

@@ -199,12 +199,12 @@ describe("another speed", () => {
   });
 });
 
-describe("steady: what those are told who place work", () => {
+describe("steady(): the slowdown reported to the router", () => {
   /** Half a millisecond a step. */
   const shape = decodes(1, 33)[0]!;
   const tiny = linearCost(0.4, 0.02, 16, { sequenceMs: 0.01, pairMs: 2e-5, contextMs: 1e-5 });
 
-  test("of short steps it is the average over time, whenever it is asked", () => {
+  test("of short steps it is the average over time, at whatever step it is read", () => {
     const model = new OnlineCostModel(tiny);
     const asked = Array.from({ length: 4000 }, (_, index) => {
       model.observe(shape, tiny.stepMs(shape) * (index % 50 < 20 ? 10 : 1));
@@ -234,7 +234,7 @@ describe("steady: what those are told who place work", () => {
   }
   const flips = (second: number): number => (Math.floor(second / 4) % 2 === 0 ? 1 : 3);
 
-  test("a machine that was even is believed when it changes", () => {
+  test("a lasting change of an even machine's speed is followed quickly", () => {
     const between = told(60, (second) => (second < 20 ? 1 : 3));
     for (const { slowdown } of between(10, 20)) expect(slowdown).toBeWithin(0.99, 1.01);
     for (const { slowdown } of between(21, 22)) expect(slowdown).toBeGreaterThan(2.2);
@@ -242,14 +242,14 @@ describe("steady: what those are told who place work", () => {
     for (const { slowdown } of between(50, 60)) expect(slowdown).toBeWithin(2.8, 3.01);
   });
 
-  test("one whose speed flips every few seconds is told to be neither fast nor slow", () => {
+  test("a machine whose speed flips every few seconds is reported at its average", () => {
     const flipping = told(80, flips)(40, 80);
     for (const { slowdown } of flipping) expect(slowdown).toBeWithin(1.4, 2.6);
     expect(Math.min(...flipping.map(({ now }) => now))).toBeLessThan(1.01);
     expect(Math.max(...flipping.map(({ now }) => now))).toBeGreaterThan(2.99);
   });
 
-  test("one that is stuck is told to be, however restless it was", () => {
+  test("a stuck machine is reported as slow, however much its speed jittered before", () => {
     const between = told(60, (second) => (second < 40 ? flips(second) : 60));
     for (const { slowdown } of between(51, 60)) expect(slowdown).toBeGreaterThan(20);
   });

@@ -36,7 +36,7 @@ const STEADY_MS = 100;
 /** Averaging time of the machine's usual speed and its deviation from it: placed work waits for seconds. */
 const USUAL_MS = 10_000;
 /**
- * Cap on one deviation, as a share of the usual speed: a single long stall does not make a machine restless.
+ * Cap on one deviation, as a share of the usual speed: a single long stall must not count as lasting jitter.
  */
 const UNREST_MAX = 2;
 /** Decay of an observation's weight per new observation: the last 500 decide. */
@@ -49,18 +49,18 @@ const PRIOR = 0.2;
 const SWEEPS = 4;
 /**
  * Clamp on the error of one observation in the regression. Larger errors are chance, or repeat and are learnt
- * anyway. (On shared cores a third of the short steps may take ten times as long, and no long ones:
- * unclamped, tokens would seem nearly free.)
+ * anyway. On shared cores, preemption by other processes delays many short steps several times over, and long steps
+ * hardly: unclamped, all time would go to the fixed cost, and tokens would seem nearly free.
  */
 const SURPRISE = 1.25;
 /**
- * Jump of the median between two steps that means a new machine speed, such as a lower clock or a new
- * neighbour. Earlier errors then say nothing of the new speed.
+ * Jump of the median between two steps that means a new machine speed, such as a lower clock rate or another busy
+ * process. The error margin then starts anew.
  */
 const LEAP = 1.25;
 /**
- * Ratio of time to prediction from which a step is an outlier: the machine slept. The error margin ignores
- * it.
+ * Ratio of time to prediction from which a step is an outlier (a suspended machine, for example), which the error
+ * margin ignores.
  */
 const OUTLIER = 8;
 /** Quantile of the margin over the last few hundred steps: 99 of 100 steps keep it. */
@@ -90,10 +90,9 @@ const STRIDE = PARTS + 1;
  * therefore predicted as prior × slowdown. A change of speed leaves the weights alone, so errors do not
  * accumulate over many changes.
  *
- * On shared cores with steps of half a millisecond, the last 15 steps say nothing about work that waits.
- * `steady` is the same model with a slowdown averaged over a tenth of a second. For a machine that was
- * restless lately it averages over ten seconds. A machine that was even is believed when it changes; one
- * whose speed fluctuates will have changed again when placed work runs.
+ * The last 15 short steps on shared cores say little about work that waits for seconds. `steady` is the same
+ * model for placement, with a slowdown averaged over a tenth of a second. If the machine's speed had jitter lately
+ * (`#unrest`), it averages over ten seconds instead: such a speed will have changed again when placed work runs.
  *
  * A prior must therefore be right within 10 times about parts relative to each other, but not about the
  * speed. A prior measured on the device with the model satisfies that, however coarse. So does a profile of a
@@ -152,8 +151,8 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   }
 
   /**
-   * Returns a copy for placement with the usual slowdown. It deviates by the part of the last tenth of a
-   * second that the machine's unrest does not explain.
+   * Returns a copy for placement. Its slowdown is the usual one, clamped to the slowdown of the last tenth of a
+   * second within the machine's jitter.
    */
   steady(): OnlineCostModel {
     const model = this.copy();
@@ -212,7 +211,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   state(): OnlineState {
     const prior = this.#prior;
     const isData = prior instanceof LinearCost || prior instanceof ProfileCostModel;
-    assert(isData, "a prior that is code is not data");
+    assert(isData, "only a linear or profile prior can be stored");
     return { prior: prior.state, ...this.#learnt() };
   }
 

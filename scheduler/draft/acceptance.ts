@@ -1,28 +1,28 @@
-/** Weight of the prior, in checked tokens. */
+/** Weight of the prior, in verified tokens. */
 const PRIOR = 4;
-/** Decay of a checked token's weight with each later one of its kind: the last 50 decide. */
+/** Decay of a verified token's weight with each later one of its kind: the last 50 decide. */
 const FORGET = 0.98;
 
-/** Share of drafted tokens that were right, by kind; the latest count most. */
+/** Acceptance rates of draft tokens by kind (`Draft.kinds`); the latest tokens count most. */
 export class Acceptance {
   readonly #prior: (kind: number) => number;
-  readonly #right: Float64Array;
-  readonly #checked: Float64Array;
+  readonly #accepted: Float64Array;
+  readonly #verified: Float64Array;
 
-  /** `prior`: the share of each kind while few of it were checked. */
+  /** `prior`: the acceptance rate of each kind, before tokens of it are verified. */
   constructor(kinds: number, prior: (kind: number) => number) {
     this.#prior = prior;
-    this.#right = new Float64Array(kinds);
-    this.#checked = new Float64Array(kinds);
+    this.#accepted = new Float64Array(kinds);
+    this.#verified = new Float64Array(kinds);
   }
 
-  /** Chance that a token of a kind is right, where all drafted before it are. */
-  chanceOf(kind: number): number {
-    return (this.#right[kind]! + PRIOR * this.#prior(kind)) / (this.#checked[kind]! + PRIOR);
+  /** Probability that a token of a kind is accepted, given that all draft tokens before it are. */
+  rateOf(kind: number): number {
+    return (this.#accepted[kind]! + PRIOR * this.#prior(kind)) / (this.#verified[kind]! + PRIOR);
   }
 
-  learn(kind: number, isRight: boolean): void {
-    this.#right[kind] = FORGET * this.#right[kind]! + (isRight ? 1 : 0);
-    this.#checked[kind] = FORGET * this.#checked[kind]! + 1;
+  learn(kind: number, isAccepted: boolean): void {
+    this.#accepted[kind] = FORGET * this.#accepted[kind]! + (isAccepted ? 1 : 0);
+    this.#verified[kind] = FORGET * this.#verified[kind]! + 1;
   }
 }

@@ -8,7 +8,7 @@ test("a draft model's share is that of its bytes, and a head's a guess, until a 
   expect(new DraftTimes({}).share).toBeLessThan(0.3);
 });
 
-test("it comes to be what steps took, whatever the number of tokens", () => {
+test("the share converges to measured times, whatever the number of draft tokens", () => {
   const times = new DraftTimes({ draftModel: { share: 0.9 } });
   for (let step = 0; step < 100; step++) {
     const count = 1 + (step % 4);
@@ -18,7 +18,7 @@ test("it comes to be what steps took, whatever the number of tokens", () => {
   expect(times.passMs).toBeCloseTo(2, 4);
 });
 
-test("a step in which no time was measured teaches nothing", () => {
+test("a step without a measured time changes nothing", () => {
   const times = new DraftTimes({ draftModel: { share: 0.3 } });
   for (const [draftsMs, deviceMs] of [
     [0, 10],

@@ -1,11 +1,11 @@
 import type { DeviceSpec } from "../device.ts";
 
-/** Share of a step that a token takes which the model's own head drafts, before any was timed: a guess. */
+/** Time of one token drafted by the model's own head, as a share of a step; a guess until steps are measured. */
 const HEAD_SHARE = 0.12;
-/** Weight of the latest step. */
+/** Weight of the latest step in the moving averages. */
 const LATEST = 1 / 8;
 
-/** Time that a device takes to draft one token for each sequence that wants one, as measured of late. */
+/** Measured time of one drafting pass: the device drafts one more token for each sequence that asks for it. */
 export class DraftTimes {
   #share: number;
   #passMs = 0;
@@ -14,19 +14,19 @@ export class DraftTimes {
     this.#share = draftModel?.share ?? HEAD_SHARE;
   }
 
-  /** As a share of a step without drafts. */
+  /** Time of a pass as a share of a step without drafting. */
   get share(): number {
     return this.#share;
   }
 
-  /** In milliseconds; 0 before any was timed. */
+  /** Time of a pass in milliseconds; 0 before the first measurement. */
   get passMs(): number {
     return this.#passMs;
   }
 
   /**
-   * Learns from a step without prompts, in which the device drafted `count` ≥ 1 tokens after another in
-   * `draftsMs` of its `deviceMs`.
+   * Learns from a step without prompts, in which the device ran `count` ≥ 1 drafting passes in `draftsMs` of its
+   * `deviceMs`.
    */
   learn(count: number, draftsMs: number, deviceMs: number): void {
     if (draftsMs <= 0 || draftsMs >= deviceMs) return;

@@ -1,10 +1,11 @@
 import { type Keyed, PerKey } from "./per-key.ts";
 import { END, SuffixText } from "./suffix-text.ts";
 
-/** Most tokens of one of the two texts of a key. */
+/** Capacity in tokens of each of a key's two texts. */
 const TEXT_MAX = 16_384;
+/** Initial capacity in tokens. */
 const TEXT_LEAST = 1024;
-/** Bytes that a token takes with its place in the indexes. */
+/** Bytes per token, its entries in the n-gram indexes included. */
 const TOKEN_BYTES = 20;
 /** Most bytes of all keys' texts. */
 const BYTES_MAX = 32 * 2 ** 20;
@@ -13,7 +14,7 @@ const ANSWER_LEAST = 8;
 
 /**
  * Earlier answers of one key, the latest 16,384 to 32,768 tokens: when the newer of two texts is full, the
- * older one is forgotten. A text is read when it is first looked up, a piece at a time.
+ * older one is dropped. Lookups index a text, a piece per call.
  */
 export class EarlierAnswers {
   /** The newer text first. */
@@ -23,9 +24,9 @@ export class EarlierAnswers {
     return this.#parts.reduce((sum, { tokens }) => sum + TOKEN_BYTES * tokens.length, 0);
   }
 
-  /** The texts that are read, the newer first. Reads on in the others. */
+  /** The fully indexed texts, the newer first. Continues to index the others. */
   texts(): readonly SuffixText[] {
-    return this.#parts.flatMap((part) => (part.text.read(part.tokens, part.length) ? part.text : []));
+    return this.#parts.flatMap((part) => (part.text.extend(part.tokens, part.length) ? part.text : []));
   }
 
   add(answer: Int32Array): void {
@@ -43,7 +44,7 @@ class Part {
   tokens = new Int32Array(TEXT_LEAST);
   length = 0;
 
-  /** Appends an answer, with an end behind it. */
+  /** Appends an answer and the sentinel `END`. */
   add(answer: Int32Array): void {
     const end = this.length + answer.length;
     if (end >= this.tokens.length) {
@@ -59,7 +60,7 @@ class Part {
   }
 }
 
-/** Earlier answers by key, bounded per key and in all: the least recently used keys are forgotten. */
+/** Earlier answers by key, bounded per key and in all: evicts the least recently used keys. */
 export class EarlierTexts {
   readonly #byKey = new PerKey(() => new EarlierAnswers());
 

@@ -24,14 +24,14 @@ function askedFor(right: number, steps: number): number[] {
   });
 }
 
-test("a draft is what the device has drafted, no longer than wanted", () => {
+test("a draft is the device's draft tokens, cut to the number asked for", () => {
   const drafter = new HeadDrafter();
   const tokens = Int32Array.of(1, 2, 3);
   expect(drafter.draft(tokens, 3, 2, draftOf([4, 5, 6]))?.tokens).toEqual([4, 5]);
   expect(drafter.draft(tokens, 3, 2, null)).toBeNull();
 });
 
-test("likelier tokens, as the head has it, are of kinds that are right more often", () => {
+test("kinds of a higher draft probability have a higher prior acceptance rate", () => {
   const chanceOf = (probability: number): number => {
     const { kinds } = new HeadDrafter().draft(Int32Array.of(1), 1, 1, draftOf([4], probability))!;
     return headSource.priors[kinds[0]!]!;
@@ -41,7 +41,7 @@ test("likelier tokens, as the head has it, are of kinds that are right more ofte
   expect(new Set(chances).size).toBe(chances.length);
 });
 
-test("as many are asked for as are right, and none of a head that is wrong but for a trial now and then", () => {
+test("as many draft tokens are asked for as are accepted, and only rare trials of a head that is always rejected", () => {
   expect(
     askedFor(4, 100)
       .slice(-15)
@@ -56,7 +56,7 @@ test("as many are asked for as are right, and none of a head that is wrong but f
   expect(none.filter((count) => count > 0)).toEqual([1, 1]);
 });
 
-test("of several drafters the draft with the most expected tokens is offered, and all are compared", () => {
+test("of several drafters' drafts the one with the most expected accepted tokens is offered; all drafters are rated", () => {
   const suffix = { priors: [0.5], open: () => ({ draft: () => ({ tokens: [8, 9], kinds: [0, 0] }) }) };
   const drafts = new EngineDrafts(suffix, headSource).open({
     ...sequenceSpec([1], 9),

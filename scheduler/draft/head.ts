@@ -1,32 +1,34 @@
 import type { DeviceDraft } from "../core.ts";
 import type { Draft, Drafter, DraftSource } from "./drafter.ts";
 
-/** Places of a draft that are told apart, and upper bounds of the probabilities that count as equal. */
-const PLACES = 3;
+/** Classes of draft positions: the first, the second, and all later ones. */
+const POSITIONS = 3;
+/** Upper bounds of the classes of draft probabilities. */
 const PROBABILITIES = [0.3, 0.5, 0.7, 0.85, 0.95, 1] as const;
-/** Shares of right tokens by these bounds; first guesses. */
+/** Prior acceptance rates by class of probability; guesses. */
 const PRIORS = [0.25, 0.4, 0.6, 0.75, 0.85, 0.95] as const;
 
-/** Shares of drafts that were right up to each place, before any was seen. */
-const FIRST_SHARES = [0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05] as const;
-/** Weight of the latest draft in these shares. */
+/** Prior share of drafts that are accepted up to and including each position; guesses. */
+const PRIOR_ACCEPTED = [0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05] as const;
+/** Weight of the latest draft in the moving averages of these shares. */
 const LATEST = 1 / 16;
 /**
- * Steps from a trial to the next, in which a token more is asked for, and one at least: low shares can rise again.
- * A trial takes two steps, since a draft model first has to read what it has left out. There are more steps between
- * trials where those two tokens take more than a hundredth of their time.
+ * Steps between trials. A trial asks for one token more than pays, so that a low acceptance rate can rise again.
+ * It takes two steps, since a draft model first has to prefill the tokens that it skipped. Trials are rarer where
+ * those two tokens take more than a hundredth of the time.
  */
 const TRIAL_STEPS = 2;
 const TRIAL_EVERY = 32;
 const TRIAL_EVERY_PER_SHARE = 200;
 
 /**
- * Drafts what the device has drafted behind the draws of the last step, by the model's own head (multi-token
- * prediction) or by a draft model. That costs time whether the drafts are checked or not. So the device is asked
- * for as many tokens as would win the most per time, if each takes a share of a step's.
+ * Offers the draft that the device made behind the draws of the last step, with the model's own head (MTP,
+ * multi-token prediction) or a draft model. Drafting costs time whether the draft is verified or not. So it asks
+ * the device for the number of tokens with the highest goodput: expected accepted tokens per time.
  */
 export class HeadDrafter implements Drafter {
-  readonly #shares: number[] = [...FIRST_SHARES];
+  /** Share of recent drafts that were accepted up to and including each position. */
+  readonly #accepted: number[] = [...PRIOR_ACCEPTED];
   #sinceTrial = 0;
   /** The last draft of the device, and the length of the text that it follows. */
   #last: DeviceDraft | null = null;
@@ -38,17 +40,17 @@ export class HeadDrafter implements Drafter {
     this.#length = length;
     if (device === null) return null;
     const drafted = device.tokens.slice(0, most);
-    return { tokens: drafted, kinds: drafted.map((_, place) => kindOf(place, device.probabilities[place]!)) };
+    return { tokens: drafted, kinds: drafted.map((_, i) => kindOf(i, device.probabilities[i]!)) };
   }
 
   wanted(most: number, share: number): number {
     let best = 0;
-    let pace = 1;
+    let goodput = 1;
     let expected = 1;
-    for (let count = 1; count <= Math.min(most, this.#shares.length); count++) {
-      expected += this.#shares[count - 1]!;
-      const paceOfCount = expected / (1 + share * count);
-      if (paceOfCount > pace) [best, pace] = [count, paceOfCount];
+    for (let count = 1; count <= Math.min(most, this.#accepted.length); count++) {
+      expected += this.#accepted[count - 1]!;
+      const ofCount = expected / (1 + share * count);
+      if (ofCount > goodput) [best, goodput] = [count, ofCount];
     }
     this.#sinceTrial += 1;
     const every = Math.max(TRIAL_EVERY, TRIAL_EVERY_PER_SHARE * share);
@@ -57,29 +59,29 @@ export class HeadDrafter implements Drafter {
     return Math.min(most, best + 1);
   }
 
-  /** Learns from the tokens behind the last draft. */
+  /** Learns which tokens of the last draft agree with the tokens drawn since. */
   #compare(tokens: Int32Array, length: number): void {
     const known = length - this.#length;
     if (this.#last === null || known <= 0) return;
-    let isRight = true;
-    for (const [place, token] of this.#last.tokens.entries()) {
-      // Behind a wrong token no text tells whether a draft was right: it counts as wrong.
-      if (isRight && place >= known) break;
-      isRight &&= tokens[this.#length + place] === token;
-      if (place < this.#shares.length)
-        this.#shares[place]! += LATEST * ((isRight ? 1 : 0) - this.#shares[place]!);
+    let isAccepted = true;
+    for (const [position, token] of this.#last.tokens.entries()) {
+      if (isAccepted && position >= known) break;
+      // All tokens behind a rejected one count as rejected.
+      isAccepted &&= tokens[this.#length + position] === token;
+      if (position < this.#accepted.length)
+        this.#accepted[position]! += LATEST * ((isAccepted ? 1 : 0) - this.#accepted[position]!);
     }
   }
 }
 
-function kindOf(place: number, probability: number): number {
+function kindOf(position: number, probability: number): number {
   let index = 0;
   while (index < PROBABILITIES.length - 1 && probability > PROBABILITIES[index]!) index += 1;
-  return Math.min(place, PLACES - 1) * PROBABILITIES.length + index;
+  return Math.min(position, POSITIONS - 1) * PROBABILITIES.length + index;
 }
 
-/** Drafts of the device. */
+/** Source of the drafts that the device makes. */
 export const headSource: DraftSource = {
-  priors: Array.from({ length: PLACES }, () => PRIORS).flat(),
+  priors: Array.from({ length: POSITIONS }, () => PRIORS).flat(),
   open: () => new HeadDrafter(),
 };

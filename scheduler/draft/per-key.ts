@@ -1,14 +1,15 @@
 import type { SequenceSpec } from "../core.ts";
 
-/** The part of a sequence that tells whose it is. */
+/** Fields of a sequence that identify its owner. */
 export type Keyed = Pick<SequenceSpec, "adapter" | "cacheSalt" | "service">;
 
-/** Most keys of which anything is kept, the latest used. */
+/** Keys kept at most; the least recently used is dropped. */
 const KEYS_MAX = 1024;
 
 /**
- * Values by tenant, salt and adapter. What drafts learn from the sequences of one key influences neither the
- * drafts of another nor how many of them are checked: else clients could learn of others' texts by the time that theirs take.
+ * Values by tenant, cache salt and adapter. Texts and acceptance rates of one key influence neither the drafts of
+ * another nor how many of them are verified. Otherwise clients could infer others' texts from their own latency
+ * (a timing side channel).
  */
 export class PerKey<Value> {
   readonly #values = new Map<string, Value>();

@@ -4,13 +4,13 @@ import { Acceptance } from "./acceptance.ts";
 import type { Draft, Drafter, DraftSource } from "./drafter.ts";
 import { PerKey } from "./per-key.ts";
 
-/** A draft with its prospects. */
+/** Draft with acceptance probabilities. */
 export interface OfferedDraft extends Pick<Draft, "tokens" | "isPredicted"> {
-  /** Chance that a token and all before it are right. Falls, or stays. */
+  /** Probability that the token and all before it are accepted, by position; never rises. */
   readonly chances: readonly number[];
 }
 
-/** The drafts of an engine's sequences, and how often they are right, by key. */
+/** Draft sources of an engine, and their acceptance rates by key. */
 export class EngineDrafts {
   readonly #sources: readonly { readonly source: DraftSource; readonly acceptance: PerKey<Acceptance> }[];
 
@@ -25,7 +25,7 @@ export class EngineDrafts {
   open(spec: SequenceSpec): SequenceDrafts {
     return new SequenceDrafts(
       this.#sources.map(({ source, acceptance }) => {
-        return new ComparedDrafter(source.open(spec), source.priors.length, acceptance.of(spec));
+        return new RatedDrafter(source.open(spec), source.priors.length, acceptance.of(spec));
       }),
     );
   }
@@ -35,23 +35,23 @@ export class EngineDrafts {
       try {
         source.ended?.(spec, tokens, length);
       } catch {
-        // A source that fails costs its drafts, and no answer.
+        // A source that throws loses its drafts; answers do not depend on them.
       }
     }
   }
 }
 
-/** The drafts of one sequence: of its drafters' drafts the one with the most expected tokens. */
+/** Drafters of one sequence. They offer the draft with the most expected accepted tokens. */
 export class SequenceDrafts {
-  readonly #drafters: readonly ComparedDrafter[];
+  readonly #drafters: readonly RatedDrafter[];
 
-  constructor(drafters: readonly ComparedDrafter[]) {
+  constructor(drafters: readonly RatedDrafter[]) {
     this.#drafters = drafters;
   }
 
   /**
-   * Drafts at most `most` tokens after the first `length` of `tokens`; null: none. `device`: what the device has
-   * drafted there.
+   * Drafts at most `most` tokens after the first `length` of `tokens`; null: none. `device`: the device's own draft
+   * at this position.
    */
   offer(
     tokens: Int32Array,
@@ -69,45 +69,44 @@ export class SequenceDrafts {
     return best;
   }
 
-  /** Number of tokens that the device is to draft behind the next draw, if each takes `share` of a step. */
+  /** Returns how many tokens the device shall draft behind the next draw, as `Drafter.wanted`. */
   wanted(most: number, share: number): number {
     return this.#drafters.reduce((count, drafter) => Math.max(count, drafter.wanted(most, share)), 0);
   }
 
-  /** Compares the last drafts with a token of the sequence. */
+  /** Updates the acceptance rates with a drawn token of the sequence. */
   drew(token: TokenId): void {
     for (const drafter of this.#drafters) drafter.drew(token);
   }
 }
 
 /**
- * A drafter whose drafts are compared with what is drawn. Drawn tokens are those of single steps, drafted or not. So each draft is compared
- * with what is drawn after it, even if no step has checked it: that costs nothing, and a share of right tokens
- * that has become low can rise again.
+ * Drafter with measured acceptance rates. Draws do not depend on drafts, so it compares each draft with the tokens
+ * drawn after it, even if no step verified the draft. That costs nothing, and lets a low acceptance rate rise again.
  */
-class ComparedDrafter {
+class RatedDrafter {
   readonly #drafter: Drafter;
   readonly #acceptance: Acceptance;
   readonly #ofAll: Acceptance;
   #last: Draft | null = null;
-  /** Number of its tokens that were right. */
-  #right = 0;
+  /** Number of its first tokens that were drawn since. */
+  #accepted = 0;
 
-  /** `ofAll`: the shares of all sequences of its key, with which this one begins. */
+  /** `ofAll`: acceptance rates over all sequences of the key, the prior of this sequence's own. */
   constructor(drafter: Drafter, kinds: number, ofAll: Acceptance) {
     this.#drafter = drafter;
-    this.#acceptance = new Acceptance(kinds, (kind) => ofAll.chanceOf(kind));
+    this.#acceptance = new Acceptance(kinds, (kind) => ofAll.rateOf(kind));
     this.#ofAll = ofAll;
   }
 
   offer(tokens: Int32Array, length: number, most: number, device: DeviceDraft | null): OfferedDraft | null {
     const draft = this.#drafter.draft(tokens, length, most, device);
     this.#last = draft;
-    this.#right = 0;
+    this.#accepted = 0;
     if (draft === null) return null;
     let chance = 1;
     const chances = draft.kinds.map((kind) => {
-      chance *= this.#acceptance.chanceOf(kind);
+      chance *= this.#acceptance.rateOf(kind);
       return chance;
     });
     const { tokens: drafted, isPredicted = false } = draft;
@@ -121,11 +120,11 @@ class ComparedDrafter {
   drew(token: TokenId): void {
     const draft = this.#last;
     if (draft === null) return;
-    const isRight = draft.tokens[this.#right] === token;
-    const kind = draft.kinds[this.#right]!;
-    this.#acceptance.learn(kind, isRight);
-    this.#ofAll.learn(kind, isRight);
-    this.#right += 1;
-    if (!isRight || this.#right === draft.tokens.length) this.#last = null;
+    const isAccepted = draft.tokens[this.#accepted] === token;
+    const kind = draft.kinds[this.#accepted]!;
+    this.#acceptance.learn(kind, isAccepted);
+    this.#ofAll.learn(kind, isAccepted);
+    this.#accepted += 1;
+    if (!isAccepted || this.#accepted === draft.tokens.length) this.#last = null;
   }
 }

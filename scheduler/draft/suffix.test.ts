@@ -21,24 +21,24 @@ function tokensAfter(text: readonly number[], most = 4): readonly number[] | nul
   return draftsOf(text, text.length, most)[0]?.tokens ?? null;
 }
 
-test("what followed the end of the text before is drafted", () => {
+test("the tokens after an earlier occurrence of the last tokens are drafted", () => {
   expect(tokensAfter([1, 2, 3, 4, 5, 6, 9, 1, 2])).toEqual([3, 4, 5, 6]);
   expect(tokensAfter([1, 2, 3, 4, 5, 6, 9, 1, 2], 2)).toEqual([3, 4]);
   expect(tokensAfter([1, 2, 3, 4, 5])).toBeNull();
   expect(tokensAfter([1])).toBeNull();
 });
 
-test("a text that repeats itself goes on so", () => {
+test("a periodic text is drafted beyond its own end", () => {
   expect(tokensAfter([7, 1, 2, 3, 1, 2, 3, 1, 2], 8)).toEqual([3, 1, 2, 3, 1, 2, 3, 1]);
 });
 
-test("a longer match wins over a later one, and most places over one", () => {
+test("the longer match wins over the more recent one, then the majority of positions", () => {
   const long = [1, 2, 3, 4, 5, 6, 7, 50];
   expect(tokensAfter([...long, 6, 7, 60, 9, 1, 2, 3, 4, 5, 6, 7], 1)).toEqual([50]);
   expect(tokensAfter([8, 9, 50, 8, 9, 60, 8, 9, 50, 0, 8, 9], 1)).toEqual([50]);
 });
 
-test("kinds tell long from short matches, and agreement from a single place", () => {
+test("kinds separate long from short matches, and several agreeing positions from one", () => {
   const kindsAfter = (text: readonly number[]): readonly number[] => draftsOf(text, text.length)[0]!.kinds;
   const chance = (kind: number): number => openSuffixSource().priors[kind]!;
   const [once] = kindsAfter([1, 2, 3, 4, 9, 1, 2]);
@@ -50,7 +50,7 @@ test("kinds tell long from short matches, and agreement from a single place", ()
   expect(later[3]!).toBeGreaterThan(later[0]!);
 });
 
-test("each draft follows a place whose last two tokens are those of the end", () => {
+test("each draft follows a position that matches the last two tokens", () => {
   const rule = fc.property(fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 120 }), (text) => {
     for (const [i, draft] of draftsOf(text, 1, 1).entries()) {
       const [a, b] = [text[i - 1], text[i]];
@@ -64,7 +64,7 @@ test("each draft follows a place whose last two tokens are those of the end", ()
   fc.assert(rule, runs(200));
 });
 
-test("tokens that come several at a time are read like single ones", () => {
+test("tokens appended several at a time are indexed like single ones", () => {
   const rule = fc.property(
     fc.array(fc.nat({ max: 2 }), { minLength: 20, maxLength: 80 }),
     fc.integer({ min: 2, max: 7 }),
@@ -79,7 +79,7 @@ test("tokens that come several at a time are read like single ones", () => {
   fc.assert(rule, runs(100));
 });
 
-test("a text of any length is read in bounded memory, and its last part is known", () => {
+test("the index of a text of any length is bounded, and keeps its last part", () => {
   const tokens = Int32Array.from({ length: 300_000 }, (_, i) => i % 100_000);
   const drafter = new SuffixDrafter();
   let last: Draft | null = null;
@@ -116,7 +116,7 @@ const ends = (source: DraftSource, spec: SequenceSpec, tokens: readonly number[]
   source.ended!(spec, all, all.length - 2);
 };
 
-test("what an earlier answer of the key had is drafted, up to its end", () => {
+test("an earlier answer of the same key is drafted from, up to its end", () => {
   const source = openSuffixSource();
   expect(draftedIn(source, specOf(), answer)[1]).toBeNull();
   ends(source, specOf());
@@ -140,7 +140,7 @@ test("nothing of one key is drafted for another, and answers without drafts are 
   expect(draftedIn(source, specOf(), answer)[1]).toBeNull();
 });
 
-test("shares of right tokens of one key change no chance of another's", () => {
+test("acceptance rates of one key do not change those of another", () => {
   const drafts = new EngineDrafts(openSuffixSource());
   const chanceFor = (spec: SequenceSpec): number => {
     const tokens = Int32Array.from([1, 2, 3, 1, 2]);

@@ -22,7 +22,7 @@ export interface Candidate {
   readonly exact: boolean;
 }
 
-/** Most sequences that are parked on the way to a candidate, so that planning stays short. */
+/** Sequences parked per search for a candidate at most, to bound planning time. */
 const PARKED_MAX = 64;
 
 /**
@@ -31,9 +31,9 @@ const PARKED_MAX = 64;
  * sequence and the watermark must stay available for decodes. With no other resident there is no need to keep
  * room, and everything that `refusal` accepted fits.
  *
- * A sequence without room blocks those behind it, or large prompts would starve. With lanes, sequences of
- * other objectives overtake it until it has aged; offline ones overtake none. Sequences that get tokens in
- * this step overtake one that gets none: a chat overtakes a job, for example.
+ * A sequence without room blocks those behind it (head-of-line blocking, on purpose), or large prompts would
+ * starve. With lanes, sequences of other objectives overtake it until it has aged; offline ones overtake none.
+ * Sequences that get tokens in this step overtake one that gets none: a chat overtakes a batch request, for example.
  */
 export class Admission {
   readonly #options: EngineOptions;
@@ -126,7 +126,7 @@ export class Admission {
         continue;
       }
 
-      // Pages of loads come back when these end.
+      // Loads in flight hold pages that they will give back, so a sequence is alone only without them.
       const isAlone = running.length === 0 && this.#loads?.isIdle !== false;
       const hasRoom = (): boolean => kvCache.fits(sequence, isAlone ? 0 : this.#headroom());
       const load = this.#loads?.claim(sequence, hasRoom) ?? null;
@@ -180,8 +180,8 @@ export class Admission {
   }
 
   /**
-   * True if an offline sequence waits for online ones: else it would hold pages for a whole prompt, of which
-   * it computes a token or two.
+   * True if an offline sequence waits for online ones. Otherwise it would hold pages for its whole prompt while
+   * steps compute only a token or two of it.
    */
   #makesWay(sequence: Sequence, declined: ReadonlySet<Objective>, nowMs: number): boolean {
     const { queue } = this.#table;
@@ -191,6 +191,7 @@ export class Admission {
     return queue.peek(nowMs, this.#stepNumber(), new Set([...declined, sequence.objective.name])) !== null;
   }
 
+  /** Records that there is no room for a sequence; offline ones are preempted for the first online one. */
   #lacks(sequence: Sequence): void {
     if (!sequence.objective.isOffline) this.#lacking ??= sequence;
   }
@@ -235,7 +236,7 @@ export class Admission {
   }
 }
 
-/** The reason for which a step without room for a sequence has none: its lane's prompts, or those of other lanes. */
+/** Returns why the step has no tokens left for a sequence: prompts of its own lane, or only those of other lanes. */
 function fullBy(prompts: readonly Sequence[], { objective }: Sequence): WaitReason {
   const isOthers = prompts.length > 0 && prompts.every((prompt) => prompt.objective !== objective);
   return isOthers ? "other_lane" : "other_prompts";

@@ -1,4 +1,4 @@
-/** Drafts under constraints: the masks follow the drafted path, and clients are told the same as without. */
+/** Drafts under constraints: token masks follow the drafts, and clients receive the same output as without. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -126,7 +126,7 @@ function toldBy({ reports, outcomes }: EngineHarness): unknown {
   });
 }
 
-test("with drafts of any quality clients under constraints are told the same as without", () => {
+test("drafts of any quality change nothing that clients with constraints receive", () => {
   let accepted = 0;
   const rule = fc.property(
     fc.array(specs, { minLength: 1, maxLength: 4 }),
@@ -145,7 +145,7 @@ test("with drafts of any quality clients under constraints are told the same as 
   expect(accepted).toBeGreaterThan(200);
 });
 
-test("a deferred row does not bring a checkpoint and drafts to the same token", () => {
+test("a deferred row never puts a checkpoint and drafts at the same token", () => {
   const prompt = Array.from({ length: 20 }, (_, i) => 1 + (i % 5));
   const [constraint] = constraints as [Constraint];
   const all = [
@@ -213,7 +213,7 @@ test.each(Object.entries(faults))("such a fault is found: %s", (_, wrap) => {
   expect(toldBy(play(all, { chance: 0.7, wrap }))).not.toEqual(plain);
 });
 
-test("right drafts under a constraint take as many tokens a step, and wrong ones are cut off", () => {
+test("drafts that obey a constraint keep their length; others are cut at the first token it forbids", () => {
   const spec = sequenceSpec([1, 2, 3], 45, {
     stop: { stopTokens: [END], tokensMin: 45 },
     constraint: constraints[0]!,

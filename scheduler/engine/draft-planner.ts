@@ -12,11 +12,11 @@ import type { Sequence } from "./sequence.ts";
 import { NOTICED } from "./step/draft-rule.ts";
 import type { PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 
-/** Longest draft. */
+/** Longest draft in tokens. */
 const DRAFT_MAX = 16;
 /**
- * Most sequences of a step whose drafters are asked, which takes some microseconds each: those that drew the
- * most tokens a step of late, and a few others in turn.
+ * Sequences per step whose drafters are asked at most, to bound planning time. Those with the most recent tokens
+ * per step come first (`Pacing.advance`); the last `ASKED_IN_TURN` are others, round-robin.
  */
 const ASKED_MAX = 16;
 const ASKED_IN_TURN = 4;
@@ -25,17 +25,18 @@ const ASKED_IN_TURN = 4;
 interface ChunkDraft extends OfferedDraft {
   readonly index: number;
   readonly sequence: Sequence;
-  readonly goesBack: boolean;
+  readonly rollsBack: boolean;
 }
 
 /**
- * Adds drafts to the decodes of a step: tokens that are likely to follow, each with a row that tells what is
- * drawn in its place (speculation). The engine keeps the draws up to the first that differs from its draft.
- * Every row is that of a single step after the same tokens, so that the text does not depend on drafts.
+ * Adds drafts to the decodes of a step (speculative decoding): likely next tokens, each verified by a row that draws
+ * at its position. The engine keeps the draws up to and including the first that differs from its draft. Unlike
+ * rejection sampling (arXiv:2211.17192 §2.3) a draft token is accepted only if the row draws the same token. A row
+ * draws what a step of a single token would, so the output does not depend on drafts.
  *
- * The budget decides how many are worth their time (step/draft-rule.ts). The device cuts a draft that leaves
- * its grammar (gpu/constrained-device.ts). A recurrent state goes back to the one before a draft that was not all
- * right. Sequences that pool, or ask for log probabilities of their prompt, have none.
+ * The budget decides how many drafts pay (step/draft-rule.ts). The device cuts a draft that leaves its grammar
+ * (gpu/constrained-device.ts). After a rejection the recurrent state from before the draft is restored. Sequences
+ * that pool, or request prompt logprobs, get no drafts.
  */
 export class DraftPlanner {
   readonly #spec: DeviceSpec;
@@ -43,10 +44,11 @@ export class DraftPlanner {
   readonly #drafts: EngineDrafts | null;
   readonly #costs: CostModel;
   readonly #times: DraftTimes;
+  /** Round-robin offset of the sequences asked in turn. */
   #turn = 0;
-  /** Sequences whose drafter has failed. */
+  /** Sequences whose drafter has thrown. */
   readonly #failed = new WeakSet<Sequence>();
-  /** Share of a step that a drafted token takes, with its row; null: rows could not have paid in the last step. */
+  /** Time to draft and verify one more token, as a share of the step; null: verifying could not have paid in it. */
   #share: number | null = null;
 
   /** `drafts`: those of the engine; null: it has none. */
@@ -65,18 +67,18 @@ export class DraftPlanner {
   }
 
   /**
-   * Numbers of tokens that the device is to draft behind the last draws of a step's chunks, within `leftMs`. None
-   * where drafts could not have paid in this step. Beside streams without drafts they lengthen it as little as rows
-   * may (step/draft-rule.ts).
+   * Returns per chunk how many tokens the device shall draft behind its last draw, within `leftMs`. All 0 if drafts
+   * could not have paid in this step. Drafting lengthens the step of streams without drafts by no more than
+   * verifying may (`NOTICED`).
    */
-  wantedOf(chunks: readonly PlannedChunk[], leftMs: number): readonly number[] {
+  deviceDrafts(chunks: readonly PlannedChunk[], leftMs: number): readonly number[] {
     const { draftsMax = 0 } = this.#spec;
     const share = this.#share;
     if (share === null || draftsMax === 0) return chunks.map(() => 0);
     const passMs = this.#passMs();
     const inTime = draftsMax * passMs <= leftMs ? draftsMax : Math.floor(Math.max(0, leftMs) / passMs);
     const wanted = chunks.map(({ sequence, count }) => {
-      // The next step draws a token anyway.
+      // The draft begins one token later: behind the draw of this step.
       const most = Math.min(inTime, this.#mostOf(sequence, sequence.length + 1));
       if (most <= 0 || count < sequence.behind || !drawsOnce(sequence)) return 0;
       return this.#asking(sequence, (drafts) => drafts.wanted(most, share), 0);
@@ -97,18 +99,18 @@ export class DraftPlanner {
     const { chunks, budget } = step;
     this.#share = null;
     if (this.#drafts === null || chunks.length === 0) return;
-    // Rows of prompts share the device's room for rows.
+    // Prompt logprobs and pooling use the device's rows, of which too few may be left.
     if (chunks.some(({ sequence }) => !drawsOnce(sequence))) return;
     const { stepChunksMax, stepDrawsMax = stepChunksMax, stepTokensMax } = this.#spec;
     const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
     const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
     this.#share = this.#times.share + this.#rowShare(chunks);
-    const goesBack = this.#spec.states !== undefined;
+    const rollsBack = this.#spec.states !== undefined;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
       const offer = count === sequence.behind ? this.#offer(sequence) : null;
-      return offer === null ? [] : { ...offer, index, sequence, goesBack };
+      return offer === null ? [] : { ...offer, index, sequence, rollsBack };
     });
     if (offers.length === 0) return;
     const counts = budget.takeDrafts(offers, rowsMax);
@@ -116,18 +118,18 @@ export class DraftPlanner {
       const { behind } = sequence;
       const room = counts[i]! > 0 ? this.#kvCache.roomFor(sequence, behind + counts[i]!) - behind : 0;
       if (room <= 0) continue;
-      if (this.#kvCache.readyDraft(sequence)) step.draft(index, tokens.slice(0, room), isPredicted);
+      if (this.#kvCache.prepareDraft(sequence)) step.draft(index, tokens.slice(0, room), isPredicted);
       else this.#kvCache.dropDrafts(sequence);
     }
   }
 
-  /** Time of a drafted token, as measured, or expected of a decode's. */
+  /** Milliseconds of a drafting pass: measured, or a share of a decode step. */
   #passMs(): number {
     const { passMs, share } = this.#times;
     return passMs > 0 ? passMs : share * this.#costs.stepMs({ prompts: [], decodes: 1, decodeContext: 0 });
   }
 
-  /** Time of one more row for each decode of a step, as a share of its own. */
+  /** Time to verify one draft token per decode, as a share of a step with the decodes alone. */
   #rowShare(chunks: readonly PlannedChunk[]): number {
     const decodes = chunks.filter(({ sequence }) => sequence.isDecoding);
     const decodeContext = decodes.reduce((sum, { sequence }) => sum + sequence.computed, 0);
@@ -157,15 +159,15 @@ export class DraftPlanner {
     return offer === null ? null : beforeEnd(offer, spec.stop.stopTokens);
   }
 
-  /** Most tokens of a draft behind the first `length` of a sequence. */
+  /** Longest useful draft behind the first `length` tokens of a sequence. */
   #mostOf({ spec }: Sequence, length: number): number {
     const left = spec.stop.tokensMax - (length - spec.promptTokens.length);
-    // The row after the last known token draws one as well.
+    // The row after the last known token draws one token without a draft.
     const room = Math.min(left, lengthLimit(this.#spec) - length) - 1;
     return Math.min(spec.draftTokensMax ?? DRAFT_MAX, DRAFT_MAX, room);
   }
 
-  /** Asks a sequence's drafters. One that fails costs its drafts, not the answer. */
+  /** Asks a sequence's drafters. If one throws, the sequence gets no more drafts; its output is the same. */
   #asking<Result>(sequence: Sequence, ask: (drafts: SequenceDrafts) => Result, otherwise: Result): Result {
     if (this.#failed.has(sequence)) return otherwise;
     try {
@@ -179,7 +181,7 @@ export class DraftPlanner {
   }
 }
 
-/** The part of a draft before its first end token, after which no draw counts. Null: nothing. */
+/** Cuts a draft before its first stop token, behind which no draw counts. Null: nothing is left. */
 function beforeEnd(offer: OfferedDraft, endTokens: readonly TokenId[]): OfferedDraft | null {
   const end = offer.tokens.findIndex((token) => endTokens.includes(token));
   if (end < 0) return offer;
@@ -188,7 +190,7 @@ function beforeEnd(offer: OfferedDraft, endTokens: readonly TokenId[]): OfferedD
     : { ...offer, tokens: offer.tokens.slice(0, end), chances: offer.chances.slice(0, end) };
 }
 
-/** Opens the drafts of an engine; null: it has none. */
+/** Opens the draft sources of a policy; null: no speculative decoding. */
 export function openDrafts({ draftsMax = 0 }: DeviceSpec, policy: DraftPolicy): EngineDrafts | null {
   if (policy.kind === "off") return null;
   if (policy.kind === "baseline") return new EngineDrafts(policy.open());

@@ -1,4 +1,4 @@
-/** Checked drafts change no token, no log probability and no end, and save steps. */
+/** Verified drafts change no token, no log probability and no finish reason, and save steps. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -126,7 +126,7 @@ function toldTo(id: number, { reports, outcomes }: EngineHarness): unknown {
   return { drawn, finish: outcomes[id]!.finish };
 }
 
-test("with drafts of any quality clients are told the same as without", () => {
+test("drafts of any quality change nothing that clients receive", () => {
   let accepted = 0;
   const rule = fc.property(
     fc.array(specs, { minLength: 1, maxLength: 5 }),
@@ -151,7 +151,7 @@ test("with drafts of any quality clients are told the same as without", () => {
   expect(accepted).toBeGreaterThan(500);
 });
 
-test("right drafts take as many tokens a step as are checked, and one more", () => {
+test("a step whose drafts are all accepted yields the verified tokens and one more", () => {
   const spec = sequenceSpec([1, 2, 3], 45);
   expect(play([spec], null).steps).toBe(45);
   // The first step computes the prompt, and each of five further ones 8 drafts and a token.
@@ -163,7 +163,7 @@ test("right drafts take as many tokens a step as are checked, and one more", () 
   expect(accepted).toBeGreaterThan(20);
 });
 
-test("drafts end before the answer does, and before the context", () => {
+test("drafts never exceed max_tokens or the context length", () => {
   const longest = (spec: Omit<SequenceSpec, "id">, pages: number): number => {
     const { harness } = play([spec], 1, { pages, checked: 16 });
     return Math.max(
@@ -175,7 +175,7 @@ test("drafts end before the answer does, and before the context", () => {
   expect(longest(sequenceSpec([1, 2, 3], 100), 8)).toBe(31);
 });
 
-test("no drafts for whom they are not wanted, or who has rows of a prompt", () => {
+test("no drafts for sequences that decline them or are in prefill", () => {
   const spec = sequenceSpec([1, 2, 3], 20);
   expect(play([{ ...spec, draftTokensMax: 0 }], 1).accepted).toBe(0);
   expect(play([{ ...spec, draftTokensMax: 2 }], 1)).toMatchObject({ accepted: 12, steps: 8 });
@@ -199,7 +199,7 @@ test("a device of one sequence takes as many rows as it says", () => {
   expect([longest({}), longest({ stepDrawsMax: 6 })]).toEqual([1, 6]);
 });
 
-test("a recurrent state goes back to before a draft with a wrong token, whose right ones are computed again", () => {
+test("after a rejection a recurrent state rolls back to before the draft, and accepted tokens are recomputed", () => {
   const spec = sequenceSpec([1, 2, 3], 45);
   expect(play([spec], 1, { slots: 2 })).toMatchObject({ steps: 6, accepted: 39 });
   // Without a free slot there are no drafts.
@@ -213,7 +213,7 @@ test("a recurrent state goes back to before a draft with a wrong token, whose ri
   expect(Math.max(...counts.slice(1))).toBeGreaterThan(1);
 });
 
-test("a sequence that is aborted while drafts are checked leaves the state before them", () => {
+test("a sequence aborted during verification leaves the state before its drafts", () => {
   const spec = sequenceSpec([1, 2, 3, 4, 5, 0, 1, 2], 40);
   const answer = tokensAlone(spec, { vocabSize: VOCABULARY }).tokens;
   const harness = new EngineHarness({
@@ -309,7 +309,7 @@ test("beside a stream without drafts a draft model lengthens a step by a quarter
   ).toBeGreaterThan(2);
 });
 
-test("a drafter that fails costs its drafts and not the answer", () => {
+test("a drafter that throws loses its drafts, not the answer", () => {
   const harness = new EngineHarness({
     engine: {
       batch: fixedDrafts(staticBudget(64), 4),

@@ -88,12 +88,12 @@ export function resolveOptions(settings: EngineSettings, spec: DeviceSpec): Engi
   assert(admission.watermark >= 0 && admission.watermark < 1, "the watermark is a share of the pages");
   return {
     ...wanted,
-    batch: cutDown(wanted.batch, spec.stepTokensMax),
+    batch: withinDevice(wanted.batch, spec.stepTokensMax),
     admission: { ...admission, sequencesMax },
   };
 }
 
-function cutDown(batch: BatchPolicy, stepTokensMax: number): BatchPolicy {
+function withinDevice(batch: BatchPolicy, stepTokensMax: number): BatchPolicy {
   if (batch.kind === "time") return batch;
   const stepTokens = Math.min(batch.stepTokens, stepTokensMax);
   assert(stepTokens >= 1, "a step has room for a token");

@@ -394,7 +394,7 @@ function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): v
   }
 }
 
-test("every sequence ends once, with the tokens it would have had alone, and gives everything back", () => {
+test("every sequence finishes once, with the tokens it draws alone, and frees all its pages and slots", () => {
   const rule = fc.property(settings, commands, (setting, script) => {
     const { harness, specs } = play(setting, script);
     specs.forEach((spec, i) => {

@@ -49,7 +49,7 @@ test("all pages of a device can go to one sequence, also when its own prompt is 
   expect(harness.outcomes[1]!.tokens).toEqual(harness.outcomes[3]!.tokens);
 });
 
-test("a prompt that goes on from a prompt and its answer finds both, to the last token that was computed", () => {
+test("a prompt that extends a prompt and its answer hits both in the cache, to the last computed token", () => {
   const harness = new EngineHarness();
   const first = tokensFrom(0, 20);
   harness.submit(sequenceSpec(first, 7));
@@ -60,7 +60,7 @@ test("a prompt that goes on from a prompt and its answer finds both, to the last
   expect(harness.outcomes[1]!.cachedTokens).toBe(20 + 7 - 1); // nothing was drawn after the last one
 });
 
-test("what can never fit is refused at once and blocks nobody", () => {
+test("a sequence that can never fit is rejected at once and blocks no other", () => {
   const harness = new EngineHarness({ spec: { pages: 4 } });
   harness.submit(sequenceSpec(tokensFrom(0, 64), 1));
   harness.submit(sequenceSpec(tokensFrom(0, 63), 1));
@@ -75,7 +75,7 @@ test("what can never fit is refused at once and blocks nobody", () => {
   ]);
 });
 
-test("a full queue rejects, and takes again when somebody has left it", () => {
+test("a full waiting queue rejects, and accepts again once a sequence has left it", () => {
   const harness = new EngineHarness({ engine: { queueMax: 2, admission: { sequencesMax: 1 } } });
   for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(tokensFrom(i, 10), 2));
   harness.engine.run();
@@ -124,7 +124,7 @@ test("the result of a step whose sequence was aborted meanwhile is dropped", () 
   expect(harness.engine.busy).toBe(false);
 });
 
-test("a paused sequence keeps its pages and its place, and goes on where it was", () => {
+test("a paused sequence keeps its pages and continues where it stopped", () => {
   const spec = sequenceSpec(tokensFrom(0, 20), 10);
   const harness = new EngineHarness();
   const id = harness.submit(spec);
@@ -151,7 +151,7 @@ test("pausing before admission keeps a sequence from being admitted", () => {
   expect(harness.outcomes[0]!.finish).toEqual({ kind: "length" });
 });
 
-test("pausing the last one that could run is told, though no step follows", () => {
+test("pausing the last runnable sequence is reported, though no step follows", () => {
   const harness = new EngineHarness();
   const id = harness.submit(sequenceSpec(tokensFrom(0, 20), 3));
   harness.send("pause", id);
@@ -165,7 +165,7 @@ test("pausing the last one that could run is told, though no step follows", () =
   expect(harness.load.paused).toBe(0);
 });
 
-test("a step is counted once it is done, in a report with what it took: one that tells who starts counts the steps before", () => {
+test("a step is counted in the report of its completion, with its duration; a report of started sequences counts the steps before", () => {
   const fault = ({ number, chunks }: Step): StepResult => {
     const sampled = chunks.map(
       ({ sequence }) => ({ kind: "token", sequence, token: 5, logprobs: null }) as const,
@@ -205,7 +205,7 @@ test("an idle engine checks its page counts each time, and all its records every
   expect(checksMs.length).toBeLessThanOrEqual(3);
 });
 
-test("what a failed sequence has published is not in the cache for the next one", () => {
+test("pages that a failed sequence published are removed from the cache", () => {
   for (const shared of [0, 8, 64]) {
     const fault = ({ number, chunks }: Step): StepResult | null => {
       if (number !== 4) return null;
@@ -256,7 +256,7 @@ test("a step that was not computed is started again, and changes nothing", () =>
   expect(harness.steps.map((step) => step.number)).toEqual([1, 2, 2, 2, 2, 3, 4, 5]);
 });
 
-test("only steps of offline work give way; what was in them is planned again, after what came meanwhile", () => {
+test("only steps of offline work are aborted for an arrival; their chunks are planned again after it", () => {
   const harness = new EngineHarness({
     fault: ({ number }) => (number === 2 ? { kind: "aborted", reason: "a chat came" } : null),
   });
@@ -300,7 +300,7 @@ test("a step that cannot be computed fails its sequences, and no others", () => 
   ]);
 });
 
-test("a failed row fails its sequence alone, and what it computed is not kept", () => {
+test("a failed row fails only its sequence, whose pages are not cached", () => {
   const fault = (step: Step): StepResult | null => {
     if (step.number !== 1) return null;
     const sampled = step.chunks.map(({ sequence }) =>
@@ -319,7 +319,7 @@ test("a failed row fails its sequence alone, and what it computed is not kept", 
   expect(harness.load.pagesCached).toBe(2);
 });
 
-test("when the device is lost every sequence fails, and so do those that come later", () => {
+test("when the device is lost every sequence fails, also those submitted later", () => {
   const harness = new EngineHarness({
     fault: faultyOnce([{ kind: "lost", reason: "gone" }]),
     engine: { admission: { sequencesMax: 1 } },
@@ -333,7 +333,7 @@ test("when the device is lost every sequence fails, and so do those that come la
   expect(harness.engine.busy).toBe(false);
 });
 
-test("a conversation's next turn finds the turn before, to the token", () => {
+test("a conversation's next turn hits the previous turn in the cache, to the token", () => {
   const harness = new EngineHarness();
   const prompt = tokensFrom(0, 40);
   harness.submit(sequenceSpec(prompt, 10));
@@ -351,7 +351,7 @@ test("a conversation's next turn finds the turn before, to the token", () => {
   });
 });
 
-test("a sequence that has the device to itself uses the cache to the token, whatever the watermark", () => {
+test("a sequence alone on the device uses all cached tokens, whatever the watermark", () => {
   const harness = new EngineHarness({ spec: { pages: 4 }, engine: { admission: { watermark: 0.9 } } });
   for (let round = 0; round < 2; round++) {
     harness.submit(sequenceSpec(tokensFrom(0, 20), 1));
@@ -360,7 +360,7 @@ test("a sequence that has the device to itself uses the cache to the token, what
   expect(harness.outcomes[1]!.cachedTokens).toBe(19);
 });
 
-test("penalties know the prompt's tokens and how often each is in the output; without penalties nothing is counted", () => {
+test("penalties count prompt tokens and each output token; without penalties nothing is counted", () => {
   const rows: { tokens: number[]; counts: number[] }[] = [];
   const fault = (step: Step): null => {
     const { seen } = step.chunks[0]!.samples[0] as SampleRow;
@@ -420,7 +420,7 @@ test("the last token of a bad word is banned where the output ends with the othe
   ]);
 });
 
-test("a bad word is not completed, but its beginning is written", () => {
+test("the last token of a bad word is banned, but its first ones may be drawn", () => {
   const harness = new EngineHarness();
   const logitBias = [[7, 100]] as const;
   harness.submit(sequenceSpec([4, 5], 6, { sampling: { badWords: [[7, 7, 7]], logitBias } }));

@@ -38,8 +38,8 @@ const ACCOUNTS_EVERY_MS = 1000;
  * the sequences and their states, the planner (planner.ts) decides what the next step does.
  *
  * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One
- * step is in flight at a time, and while it is, nothing that the step reads changes: messages only take note,
- * pages change hands when it is done. So a client that goes away has its pages back within one step.
+ * step is in flight at a time, and nothing that the step reads changes meanwhile. A message only sets marks;
+ * pages are freed or published when the step is done. So an aborted sequence frees its pages within one step.
  */
 export class Engine {
   readonly #device: Device;
@@ -58,7 +58,7 @@ export class Engine {
 
   /** The step in flight; null: there is none. */
   #current: PlannedStep | null = null;
-  /** Number of times that it was started again. */
+  /** Restarts of this step, after results of kind `retry`. */
   #retries = 0;
   #lostReason: string | null = null;
   /** True if no step has run since the records were checked. */
@@ -79,7 +79,7 @@ export class Engine {
     const options = resolveOptions(settings, spec);
     const { queue: order, admission, cache, batch } = options;
     const epoch = options.kvEvents ? options.epoch : null;
-    // A prompt begins from a state, which not all tiers keep; and baselines have caches of their own.
+    // Recurrent models need a tier that stores states as well; baselines have caches of their own.
     const keepsAll = spec.states === undefined || (tier !== null && tier.costs.statePages > 0);
     const used = keepsAll && cache === null ? tier : null;
     const kvCache = cache?.open(spec, epoch, costs) ?? new KvCacheManager(spec, epoch, costs, {}, used);
@@ -136,7 +136,7 @@ export class Engine {
     return this.#current !== null || this.#table.isBusy;
   }
 
-  /** The time at which `run` would find work although no message comes and no load ends; null: never. */
+  /** Time at which the host must call `run` although no message has come and no load has ended; null: never. */
   get wakeMs(): number | null {
     if (this.#current !== null) return null;
     const stores = this.#table.kvCache.stores?.wakeMs;
@@ -168,17 +168,19 @@ export class Engine {
       if (sequence === undefined) return;
       if (message.kind === "abort") this.#abort(sequence);
       else if (message.kind === "raise") this.#table.raise(sequence, message.service);
-      else if (message.kind === "recall") this.#table.giveBack(sequence);
+      else if (message.kind === "recall") this.#table.recall(sequence);
       else if (message.kind === "pause") this.#table.pause(sequence);
       else this.#table.resume(sequence);
     }
     if (this.#options.integrity === "always") this.checkIntegrity();
   }
 
-  /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do.
-   *  From then on the engine continues by itself for as long as there is work; calling again does no harm. */
+  /**
+   * Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do.
+   * From then on the engine continues by itself for as long as there is work; calling again does no harm.
+   */
   run(): void {
-    if (!this.#reports.isEmpty) this.#tell();
+    if (!this.#reports.isEmpty) this.#emitReport();
     if (this.#current !== null) return;
     this.#loads?.giveUp();
     const { stores } = this.#table.kvCache;
@@ -195,7 +197,7 @@ export class Engine {
     }
     stores?.store(this.#clock.nowMs(), true, 0);
     if (stores?.takeNews() === true) this.#reports.loadChanged();
-    if (this.#reports.hasLoadChanged) this.#tell();
+    if (this.#reports.hasLoadChanged) this.#emitReport();
     if (!this.#isChecked) this.#checkIdle();
   }
 
@@ -257,7 +259,7 @@ export class Engine {
     const warmed = this.#hints.done(result.kind === "done");
     if (warmed !== null) this.#reports.warmed(warmed.hint, warmed.tokens);
     if (result.kind === "done") this.#apply(current, result.sampled);
-    else if (result.kind === "aborted") this.#forgo(current);
+    else if (result.kind === "aborted") this.#discard(current);
     else if (result.kind === "lost") this.#lose(result.reason);
     else
       this.#fail(
@@ -266,7 +268,7 @@ export class Engine {
       );
     this.#record(current, result, shape);
     if (this.#options.integrity === "always") this.checkIntegrity();
-    this.#tell();
+    this.#emitReport();
     this.run();
   };
 
@@ -292,45 +294,46 @@ export class Engine {
     all: readonly Sampled[],
   ): void {
     const drawn = all.slice(0, all.length - draft.length);
-    // The device has cut drafts off whose rows are deferred.
-    const checked = all.slice(drawn.length).filter(({ kind }) => kind !== "deferred");
-    const right = sequence.isAborted ? 0 : rightOf(draft, [...drawn.slice(-1), ...checked]);
+    // The device cuts off drafts whose rows are deferred.
+    const verified = all.slice(drawn.length).filter(({ kind }) => kind !== "deferred");
+    const accepted = sequence.isAborted ? 0 : acceptedOf(draft, [...drawn.slice(-1), ...verified]);
     const { kvCache } = this.#table;
-    // The device left the last token out, which the next step computes to draw from it.
+    // The device did not compute the last token; the next step computes it and draws.
     const isDeferred = drawn.some(({ kind }) => kind === "deferred");
     const count = isDeferred ? most - 1 : most;
     this.#accounts.chunkEnded(sequence, timed(chunk), isDeferred);
     kvCache.computed(sequence, count);
-    const standing = kvCache.checkedDraft(sequence, checked.length, right);
-    const isRead = chunk.unread !== null && count > 0;
+    const computedDrafts = kvCache.verifiedDraft(sequence, verified.length, accepted);
+    const isReadByDraftModel = chunk.unread !== null && count > 0;
     const failed = drawn.find((one) => one.kind === "failed");
     if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
-    else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
+    else if (failed === undefined)
+      this.#advance(sequence, count, this.#reportPromptLogprobs(sequence, chunk, drawn));
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
-    if (right > 0) this.#follow(sequence, checked.slice(0, right), standing);
-    if (isRead) sequence.draftRead = sequence.computed;
-    if (checked.length > 0) {
-      const told = { sequence: sequence.id, tokens: checked.length, accepted: right };
-      this.#reports.checked(isPredicted ? { ...told, isPredicted } : told);
-      this.#accounts.checked(sequence, checked.length, right);
+    if (accepted > 0) this.#appendAccepted(sequence, verified.slice(0, accepted), computedDrafts);
+    if (isReadByDraftModel) sequence.draftRead = sequence.computed;
+    if (verified.length > 0) {
+      const entry = { sequence: sequence.id, tokens: verified.length, accepted };
+      this.#reports.checked(isPredicted ? { ...entry, isPredicted } : entry);
+      this.#accounts.checked(sequence, verified.length, accepted);
     }
     this.#table.dropDrafts(sequence);
     keepDeviceDraft(sequence, all);
-    this.#table.advanced(sequence, 1 + right);
+    this.#table.advanced(sequence, 1 + accepted);
   }
 
-  /** Appends the draws behind right drafts, of which `standing` are computed for good. */
-  #follow(sequence: Sequence, drawn: readonly Sampled[], standing: number): void {
+  /** Appends the draws behind accepted drafts. `computedDrafts`: accepted drafts whose KV and state are valid. */
+  #appendAccepted(sequence: Sequence, drawn: readonly Sampled[], computedDrafts: number): void {
     assert(sequence.state === "running", "a draft ends before its sequence does");
-    this.#table.kvCache.computed(sequence, standing);
+    this.#table.kvCache.computed(sequence, computedDrafts);
     for (const one of drawn) {
       if (one.kind === "failed") this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
       else this.#appendAll(sequence, one);
     }
   }
 
-  /** Discards an aborted step: its chunks are planned again, after the work that it was aborted for. */
-  #forgo({ planned, step }: PlannedStep): void {
+  /** Discards an aborted step: the planner plans its chunks again, after the work that it was aborted for. */
+  #discard({ planned, step }: PlannedStep): void {
     for (const [index, { sequence }] of planned.entries()) {
       this.#accounts.chunkEnded(sequence, timed(step.chunks[index]!), false);
       if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, true);
@@ -338,8 +341,12 @@ export class Engine {
     }
   }
 
-  /** Reports the prompt's log probabilities, and returns the draw that may follow. */
-  #tellPrompt(sequence: Sequence, { start, tokens }: Chunk, drawn: readonly Sampled[]): readonly Sampled[] {
+  /** Reports a chunk's prompt logprobs, and returns the remaining rows: the draw after the prompt, if any. */
+  #reportPromptLogprobs(
+    sequence: Sequence,
+    { start, tokens }: Chunk,
+    drawn: readonly Sampled[],
+  ): readonly Sampled[] {
     if (sequence.spec.promptLogprobs === undefined) return drawn;
     const isLast = start + tokens.length === sequence.length;
     const ofPrompt = isLast ? drawn.slice(0, -1) : drawn;
@@ -350,7 +357,7 @@ export class Engine {
       );
       return one.logprobs;
     });
-    if (logprobs.length > 0) this.#reports.toldPrompt(sequence.id, start + 1, logprobs);
+    if (logprobs.length > 0) this.#reports.promptLogprobs(sequence.id, start + 1, logprobs);
     return drawn.slice(ofPrompt.length);
   }
 
@@ -372,7 +379,7 @@ export class Engine {
     }
   }
 
-  /** Appends a drawn token, and those that are forced to follow it. False: the sequence has ended with one. */
+  /** Appends a drawn token and its jump-forward tokens. False: the sequence has ended with one of them. */
   #appendAll(sequence: Sequence, one: Sampled): boolean {
     assert(one.kind === "token", "a row that failed ends its sequence");
     if (!this.#append(sequence, one.token, one.logprobs)) return false;
@@ -414,34 +421,34 @@ export class Engine {
   ): void {
     const { pagesTotal } = this.#table.kvCache.pool;
     const endMs = this.#clock.nowMs();
-    if (endMs > deadlineMs) this.#reports.isLate();
+    if (endMs > deadlineMs) this.#reports.missedTarget();
     const { deviceMs, draftsMs = 0 } = result.kind === "done" ? result : { deviceMs: 0 };
     const drafts = step.chunks.reduce((most, chunk) => Math.max(most, chunk.drafts ?? 0), 0);
-    if (drafts > 0 && shape.prompts.length === 0 && !step.chunks.some(readsBefore))
+    if (drafts > 0 && shape.prompts.length === 0 && !step.chunks.some(prefillsDraftModel))
       this.#draftTimes.learn(drafts, draftsMs, deviceMs);
-    // A deferred row's token is not computed.
-    const isWhole = result.kind === "done" && !result.sampled.some(({ kind }) => kind === "deferred");
-    if (isWhole && deviceMs > 0 && this.#retries === 0)
+    // The token before a deferred row is not computed, so the shape would overstate the step.
+    const isComplete = result.kind === "done" && !result.sampled.some(({ kind }) => kind === "deferred");
+    if (isComplete && deviceMs > 0 && this.#retries === 0)
       this.#costs.observe?.(shape, endMs - startMs - draftsMs);
     if (endMs >= this.#accountsMs + ACCOUNTS_EVERY_MS) {
       this.#accountsMs = endMs;
-      this.#table.tellAccounts();
+      this.#table.reportAccounts();
     }
     const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
     this.#reports.stepDone(step, times, (index) => {
       const { start, tokens, drafted = 0 } = step.chunks[index]!;
-      if (index === planned.length) return false; // of a prefix hint
+      if (index === planned.length) return false; // the chunk of a prefix hint
       return tokens.length - drafted === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;
     });
   }
 
-  #tell(): void {
+  #emitReport(): void {
     const { kvEvents, cache } = this.#table.kvCache;
     this.#emit(this.#reports.report(this.#table.load(), kvEvents?.take(cache) ?? null));
   }
 }
 
-/** Keeps the draft of the device behind a draw, if that is the sequence's last token. */
+/** Keeps the device's draft behind a draw, if that draw is still the sequence's last token. */
 function keepDeviceDraft(sequence: Sequence, drawn: readonly Sampled[]): void {
   for (const one of drawn) {
     if (one.kind !== "token" || one.drafts === undefined || one.forced !== undefined) continue;
@@ -450,8 +457,8 @@ function keepDeviceDraft(sequence: Sequence, drawn: readonly Sampled[]): void {
   }
 }
 
-/** True if a draft model reads tokens before a chunk, which takes it longer than drafting alone. */
-function readsBefore({ unread }: Chunk): boolean {
+/** True if the draft model also prefills tokens before the chunk, so that its time is not that of drafting alone. */
+function prefillsDraftModel({ unread }: Chunk): boolean {
   return unread !== undefined && unread !== null && unread.length > 0;
 }
 
@@ -459,7 +466,7 @@ function timed({ start, tokens, drafted = 0 }: Chunk): TimedChunk {
   return { start, tokens: tokens.length - drafted, drafted };
 }
 
-/** The sequence with most tokens of a prompt in a step; null: there is none. */
+/** The sequence with the most prompt tokens in a step; null: the step has no prompts. */
 function largestPrompt({ planned }: PlannedStep): SequenceId | null {
   let largest: PlannedChunk | null = null;
   for (const chunk of planned) {
@@ -470,12 +477,15 @@ function largestPrompt({ planned }: PlannedStep): SequenceId | null {
   return largest?.sequence.id ?? null;
 }
 
-/** Number of the first tokens of a draft that were drawn. `drawn`: the draw before each of them, and the last one. */
-function rightOf(draft: readonly TokenId[], drawn: readonly Sampled[]): number {
-  let right = 0;
+/**
+ * Returns the number of accepted tokens: the longest prefix of the draft that the rows drew themselves.
+ * `drawn[i]` is the draw at the position of `draft[i]`; the last draw follows the whole draft.
+ */
+function acceptedOf(draft: readonly TokenId[], drawn: readonly Sampled[]): number {
+  let accepted = 0;
   for (const one of drawn.slice(0, -1)) {
-    if (one.kind !== "token" || one.token !== draft[right]) break;
-    right += 1;
+    if (one.kind !== "token" || one.token !== draft[accepted]) break;
+    accepted += 1;
   }
-  return right;
+  return accepted;
 }

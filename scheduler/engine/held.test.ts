@@ -31,7 +31,7 @@ function stepsOf({ steps }: EngineHarness, id: SequenceId) {
   );
 }
 
-test("what goes on computes its new tokens alone, in the next step, before all that wait", () => {
+test("a continuation computes only its new tokens, in the next step, ahead of the waiting queue", () => {
   const harness = new EngineHarness({
     spec: { pages: 64 },
     engine: { ...policy, admission: { sequencesMax: 2 } },
@@ -55,7 +55,7 @@ test("what goes on computes its new tokens alone, in the next step, before all t
   expect(harness.outcomes[next]!.cachedTokens).toBe(known.length - 1);
 });
 
-test("what is held is not taken for those that wait, but for those that run", () => {
+test("held pages are evicted for running sequences, but not for waiting ones", () => {
   const run = (isHeld: boolean): number => {
     const harness = new EngineHarness({
       spec: { pages: 10 },
@@ -77,7 +77,7 @@ test("what is held is not taken for those that wait, but for those that run", ()
   expect(run(false)).toBeLessThan(48);
 });
 
-test("nothing waits for ever for what is held, and released it is an ordinary part of the cache", () => {
+test("no sequence waits forever for held pages; released pages are ordinary cached ones", () => {
   const harness = new EngineHarness({
     spec: { pages: 8 },
     engine: { ...policy, admission: { watermark: 0 } },
@@ -98,7 +98,7 @@ test("nothing waits for ever for what is held, and released it is an ordinary pa
   expect(harness.outcomes[late]!.finish).toEqual({ kind: "length" });
 });
 
-test("one that is aborted is held too, until it is released, whatever comes first", () => {
+test("an aborted sequence is held too, until its release, in either order of the two messages", () => {
   const harness = new EngineHarness({ spec: { pages: 8 }, engine: policy, isStallFree: false });
   const ids = [0, 200].map((first) =>
     harness.submit(sequenceSpec(tokensFrom(first, 16), 50, { isHeld: true, service: chatService })),
@@ -113,7 +113,7 @@ test("one that is aborted is held too, until it is released, whatever comes firs
   expect(harness.load.pagesFree + harness.load.pagesCached).toBe(8);
 });
 
-test("what is to go on and is refused, or ends before what it goes on from, holds nothing", () => {
+test("a continuation that is rejected, or aborted before its predecessor ends, holds nothing", () => {
   const harness = new EngineHarness({ spec: { pages: 8 }, engine: policy, isStallFree: false });
   const refused = harness.submit(sequenceSpec(prompt, 4, { isHeld: true }));
   harness.finish();

@@ -1,4 +1,4 @@
-/** The host's memory as a lower tier, alone and above a disk: pages go down beside steps and come up right. */
+/** Host memory as a lower tier, alone and above a disk: pages are offloaded beside steps and loaded unchanged. */
 
 import { expect, test } from "bun:test";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
@@ -58,14 +58,14 @@ test("pages that no copy has taken yet are not found", () => {
   expect(run(harness, prompt)).toEqual([0, 0, 0]);
 });
 
-test("places that are too few keep what was used last, and the beginning of another prompt", () => {
+test("a full tier keeps the most recently used pages, and the beginning of another prompt", () => {
   const harness = harnessOf({ places: 40 });
   run(harness, prompt);
   run(harness, tokensFrom(400, 500));
   expect(run(harness, prompt)).toEqual([0, 144, 0]);
 });
 
-test("what the host's memory dropped comes up from the disk below, by way of it", () => {
+test("pages evicted from host memory are loaded from disk through host memory", () => {
   const harness = harnessOf({ places: 40 }, {});
   run(harness, prompt);
   run(harness, tokensFrom(400, 500));
@@ -98,7 +98,7 @@ test("pages that only a slow disk has are computed where that takes less time", 
   expect(run(harness, prompt)).toEqual([0, 0, 0]);
 });
 
-test("a state goes down and comes up with its pages", () => {
+test("a state is offloaded and loaded with its pages", () => {
   const spec = { pages: 32, states: { slots: 8, bytes: 1 } };
   const harness = harnessOf({ statePages: 5 }, null, { spec });
   run(harness, prompt);
@@ -106,7 +106,7 @@ test("a state goes down and comes up with its pages", () => {
   expect(run(harness, prompt)).toEqual([0, 320, 0]);
 });
 
-test("a state comes up from the disk below", () => {
+test("a state is loaded from the disk below", () => {
   const spec = { pages: 32, states: { slots: 8, bytes: 1 } };
   const harness = harnessOf({ statePages: 5, places: 50 }, { statePages: 5 }, { spec });
   run(harness, prompt);

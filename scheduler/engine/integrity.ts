@@ -27,8 +27,8 @@ export function checkCounts(
 }
 
 /**
- * Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs a
- * walk over everything, some 20 ms for 500 000 pages. `others`: they hold pages for a hint or a load.
+ * Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs
+ * O(pages + nodes + sequences). `others`: sequences that hold pages for a prefix hint or a load.
  */
 export function checkEngine(
   kvCache: KvCacheManager,
@@ -74,8 +74,8 @@ export function checkEngine(
     assert(waiter.state === "waiting" && sequences.get(waiter.id) === waiter, "waiters are known");
     assert(waiter.queued.owner === owner && owner.state === "running" && !owner.isPaused, "owners run");
     assert(running.includes(owner) || others.includes(owner), "owners hold pages");
-    assert(tokens <= owner.kv.promptEnd, "an owner will publish what is waited for");
-    assert(tokens > owner.kv.lockedPages * kvCache.pool.pageTokens, "what is waited for is not there yet");
+    assert(tokens <= owner.kv.promptEnd, "an owner will publish the prefix that its waiters need");
+    assert(tokens > owner.kv.lockedPages * kvCache.pool.pageTokens, "an awaited prefix is not published yet");
   }
   assert(waiting === queue.size, "each sequence that waits and is not paused is in the queue once");
 }

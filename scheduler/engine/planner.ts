@@ -58,7 +58,7 @@ const GROWTH = 4;
  * moment after its end, and must not wait for such a step.
  */
 const PAUSE_MS = 5;
-/** A rest of the pause shorter than this counts as none: sums of times are not exact. */
+/** Rounding tolerance of time sums: a pause with less than this left is over. */
 const SOON_MS = 1e-3;
 
 /**
@@ -78,8 +78,9 @@ export class Planner {
   readonly #drafts: DraftPlanner;
   /** Tokens of the largest step so far. */
   #tokensLargest = FIRST_TOKENS / GROWTH;
-  /** True if the last step had sequences in it; then the time of the first plan after such a step. */
+  /** True if the last planned step had a chunk of a sequence. */
   #hasComputed = false;
+  /** Time of the first plan after the latest such step. */
   #computedMs = Number.NEGATIVE_INFINITY;
   #wakeMs: number | null = null;
 
@@ -123,7 +124,7 @@ export class Planner {
       queue.beginStep();
       let mayAdmit = true;
       for (const pass of this.#rule.passes(kvCache.pagesAvailable, kvCache.pool.pagesTotal)) {
-        // A sequence that was just preempted for want of pages must not come back in the same step.
+        // A sequence that was just preempted for lack of pages must not come back in the same step.
         if (pass.hasDecodes) mayAdmit = !securePages(table);
         if (!mayAdmit) accounts.admitsNone();
         const builder = this.#fill(pass, nowMs, mayAdmit);
@@ -196,7 +197,7 @@ export class Planner {
     return fillFor({ ...backlog, countsOffline: true });
   }
 
-  /** Adds forced tokens to the decodes, as far as there is time, and memory without a preemption. */
+  /** Adds forced (jump-forward) tokens to the decodes, as far as the budget allows and pages last without preemption. */
   #addForced(builder: StepBuilder): void {
     const { kvCache } = this.#parts.table;
     builder.chunks.forEach(({ sequence }, index) => {
@@ -245,7 +246,7 @@ export class Planner {
     }
   }
 
-  /** Plans a piece of a prefix hint, if no sequence waits for any part of this step. */
+  /** Plans a prefetch chunk of a prefix hint, if no sequence waits, lacks prompt tokens, or is left out of the step. */
   #planWarm({ chunks, prompts, budget, nowMs }: StepBuilder): WarmStep | null {
     const { table, hints, spec } = this.#parts;
     const { queue } = table;
@@ -268,14 +269,14 @@ export class Planner {
     });
   }
 
-  /** Pages that work ahead leaves available. */
+  /** Pages that prefetching (prefix hints, loads of the lower tier) leaves available. */
   #headroom(): number {
     const { options, table } = this.#parts;
     const { running, kvCache } = table;
     return running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal);
   }
 
-  /** Fields of a chunk [start, end) for the device, which is to draft a number of tokens behind it. */
+  /** Fields of chunk [start, end) for a device that drafts; `drafts`: number of tokens to draft behind it. */
   #forDrafts(sequence: Sequence, start: number, end: number, drafts: number): DraftFields {
     const asked = drafts === 0 ? {} : { drafts };
     if (this.#parts.spec.draftModel !== undefined)
@@ -283,7 +284,7 @@ export class Planner {
     return end < sequence.length ? { next: sequence.tokens[end]! } : asked;
   }
 
-  /** Time that a step is to take, at most, as its costs are known. */
+  /** Predicted time of a step in milliseconds, plus the cost model's error margin. */
   #expectedMs(planned: readonly PlannedChunk[]): number {
     const { costs } = this.#parts;
     const chunks = planned.map(({ sequence, count, draft }) => ({
@@ -304,7 +305,7 @@ export class Planner {
     const wanted =
       spec.draftsMax === undefined
         ? null
-        : this.#drafts.wantedOf(planned, deadlineMs - startMs - this.#expectedMs(planned));
+        : this.#drafts.deviceDrafts(planned, deadlineMs - startMs - this.#expectedMs(planned));
     const chunks = planned.map(({ sequence, count, draft }, index): Chunk => {
       const start = sequence.computed;
       if (draft !== undefined) sequence.draft(draft);
@@ -343,8 +344,8 @@ export class Planner {
 type DraftFields = Pick<Chunk, "next" | "drafts" | "unread">;
 
 /**
- * Unread tokens before a chunk [start, end) for the draft model. It reads prompts, chunks behind which it drafts, and
- * each page when that is full: other decodes wait, since one token takes it about as long as a page.
+ * `Chunk.unread` of a chunk [start, end). The draft model computes prompts, chunks behind which it drafts, and a page
+ * once it is full. It skips other decodes: one token would take it about as long as a whole page.
  */
 function unreadOf(
   sequence: Sequence,

@@ -35,7 +35,7 @@ test("the mean is that of all hidden states, first and last are those of one tok
   expect(new Set(states.map(String)).size).toBe(40);
 });
 
-test("of the last token all before it may be cached; of the mean and of the first nothing", () => {
+test("last pooling may reuse all cached tokens but the last; mean and first reuse none", () => {
   const harness = new EngineHarness({ spec: { hidden } });
   const tokens = tokensFrom(0, 40);
   for (const pooling of ["last", "last", "mean", "first"] as const) {
@@ -47,7 +47,7 @@ test("of the last token all before it may be cached; of the mean and of the firs
   expect(harness.outcomes.map(({ cachedTokens }) => cachedTokens)).toEqual([0, 39, 0, 0, 39]);
 });
 
-test("a text of all the tokens that there is room for is pooled: nothing follows it", () => {
+test("a text that fills all pages is pooled, as no token is drawn after it", () => {
   const harness = new EngineHarness({ spec: { hidden, pages: 4 } });
   harness.submit(pooled(tokensFrom(0, 64), "mean"));
   harness.submit(pooled(tokensFrom(0, 65), "mean"));
@@ -58,17 +58,17 @@ test("a text of all the tokens that there is room for is pooled: nothing follows
   ]);
 });
 
-test("an engine that cannot pool so refuses with a sentence", () => {
+test("an engine without enough hidden states rejects a pooled sequence with its reason", () => {
   const none = new EngineHarness();
   none.submit(pooled([1, 2], "last"));
   const few = new EngineHarness({ spec: { hidden: { size: 8, rowsMax: 256 } } });
   for (const pooling of ["mean", "last"] as const) few.submit(pooled([1, 2], pooling));
   for (const harness of [none, few]) harness.finish();
   expect([...none.outcomes, ...few.outcomes].map(({ finish }) => finish)).toEqual([
-    { kind: "failed", reason: "This engine gives no hidden states." },
+    { kind: "failed", reason: "This engine returns no hidden states." },
     {
       kind: "failed",
-      reason: "This engine gives 256 hidden states a step, and the mean of a text's wants up to 2048.",
+      reason: "Mean pooling needs up to 2048 hidden states per step; this engine returns at most 256.",
     },
     { kind: "pooled", hidden: aloneOf([1, 2], "last") },
   ]);
@@ -82,7 +82,7 @@ const text = fc.record({
   stepsBefore: fc.nat(3),
 });
 
-test("whatever the chunks, the company, the cache and preemptions, it is what it is alone", () => {
+test("chunking, other sequences, the cache and preemptions do not change a pooled result", () => {
   fc.assert(
     fc.property(
       fc.array(text, { minLength: 2, maxLength: 8 }),

@@ -19,8 +19,8 @@ export class Pool {
   }
 
   /**
-   * Position of the first token whose hidden state is wanted and missing; tokens before it may come from a
-   * cache.
+   * Position of the first token whose hidden state is still needed; the prefix cache may have the tokens before
+   * it.
    */
   get next(): number {
     return this.#pooling === "last" ? this.#length - 1 : this.#added;

@@ -23,7 +23,7 @@ const preempted = (harness: EngineHarness): string[] =>
     step.notes.filter((note) => note.kind === "preempted").map((note) => `${step.number}:${note.sequence}`),
   );
 
-test("tokens and their number are those of a sequence alone, greedy, drawn and with penalties", () => {
+test("preemption changes no token: greedy, sampled and with penalties", () => {
   for (const options of [{}, { temperature: 1 }, { presencePenalty: 1 }]) {
     const { harness, specs } = crowd(options);
     harness.finish();
@@ -92,7 +92,7 @@ function thrownOutThrice() {
   return { harness, spec: specs[4]!, outAt: Number.parseInt(victims()[2]!, 10) };
 }
 
-test("a sequence that was preempted again and again stays out for some steps, even if there is room", () => {
+test("a sequence preempted repeatedly backs off for some steps, even if there is room", () => {
   const { harness, spec, outAt } = thrownOutThrice();
   // Somebody small passes it meanwhile, and keeps the engine busy when the others are gone.
   harness.submit(sequenceSpec(tokensFrom(900, 5), 10));
@@ -106,7 +106,7 @@ test("a sequence that was preempted again and again stays out for some steps, ev
   expect(harness.outcomes[4]!.tokens).toEqual(tokensAlone(spec).tokens);
 });
 
-test("back-off ends when there is nobody left to stay out of the way of", () => {
+test("back-off ends when no other sequence is left", () => {
   const { harness, spec, outAt } = thrownOutThrice();
   for (const other of [0, 1, 2, 3]) harness.send("abort", other as SequenceId);
   harness.finish();
@@ -117,7 +117,7 @@ test("back-off ends when there is nobody left to stay out of the way of", () => 
   expect(harness.outcomes[4]!.tokens).toEqual(tokensAlone(spec).tokens);
 });
 
-test("a paused sequence gives way first, and its tokens are the same when it comes back", () => {
+test("a paused sequence is preempted first, and draws the same tokens when resumed", () => {
   const specs = [sequenceSpec(tokensFrom(0, 10), 60), sequenceSpec(tokensFrom(100, 10), 60)];
   const harness = new EngineHarness({ spec: { pages: 6 }, engine: { admission: { watermark: 0 } } });
   const slow = harness.submit(specs[0]!);
@@ -135,7 +135,7 @@ test("a paused sequence gives way first, and its tokens are the same when it com
   );
 });
 
-test("paused sequences do not keep the waiting from slots", () => {
+test("paused sequences yield their slots to waiting ones", () => {
   const harness = new EngineHarness({ engine: { admission: { sequencesMax: 1 } } });
   const slow = harness.submit(sequenceSpec(tokensFrom(0, 10), 20));
   harness.step();
@@ -149,7 +149,7 @@ test("paused sequences do not keep the waiting from slots", () => {
   expect(harness.outcomes[slow]!.finish).toEqual({ kind: "aborted" });
 });
 
-test("paused sequences give up as many slots as sequences wait, at once", () => {
+test("as many paused sequences are preempted at once as sequences wait for a slot", () => {
   const harness = new EngineHarness({ engine: { admission: { sequencesMax: 3 } } });
   const slow = [0, 1, 2].map((i) => harness.submit(sequenceSpec(tokensFrom(100 * i, 10), 20)));
   harness.step();
@@ -165,7 +165,7 @@ test("back-off grows from the second preemption on, and is bounded", () => {
   expect([1, 2, 3, 4, 5, 6, 7, 8, 100].map(backOffSteps)).toEqual([0, 2, 4, 8, 16, 32, 64, 64, 64]);
 });
 
-test("a sequence that was blocked and has gone away takes no pages from the paused", () => {
+test("after a blocked sequence is aborted no paused sequence is preempted for it", () => {
   const harness = new EngineHarness({ spec: { pages: 8 }, engine: { admission: { watermark: 0 } } });
   const held = harness.submit(sequenceSpec(tokensFrom(0, 60), 20));
   harness.step();
@@ -180,7 +180,7 @@ test("a sequence that was blocked and has gone away takes no pages from the paus
   expect(harness.load).toMatchObject({ paused: 1, running: 1, preemptionsTotal: 0 });
 });
 
-test("offline work gives its pages up for a sequence that is online, which is in the next step, and says the same when it comes back", () => {
+test("offline sequences are preempted for an online one, which runs in the next step, and draw the same tokens afterwards", () => {
   const offline = [0, 1, 2, 3].map((i) =>
     sequenceSpec(tokensFrom(300 * i, 250), 60, { service: { objective: "throughput" } }),
   );
@@ -201,7 +201,7 @@ test("offline work gives its pages up for a sequence that is online, which is in
   );
 });
 
-test("offline work for which there is room takes none that a sequence lacks which is online", () => {
+test("an offline sequence that fits is not admitted ahead of an online one that lacks pages", () => {
   const offline = { service: { objective: "throughput" } } as const;
   const harness = new EngineHarness({ spec: { pages: 40 }, engine: { admission: { watermark: 0 } } });
   harness.submit(sequenceSpec(tokensFrom(0, 400), 60, offline));

@@ -3,14 +3,14 @@ import type { Sequence } from "./sequence.ts";
 import type { SequenceTable } from "./sequence-table.ts";
 
 /**
- * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or
- * evictable, a running sequence is preempted. Unlike theirs the victim keeps its output tokens and its count
- * towards `tokensMax`, so that its answer does not change. Its computed pages go to the cache, so that coming
- * back is mostly a hit.
+ * Preemption by recompute (as in vLLM, arXiv:2309.06180 §4.5, and Sarathi-Serve). When a decode needs a page and none
+ * is free or evictable, it preempts a running sequence. Unlike theirs the victim keeps its output tokens and their
+ * count towards `tokensMax`, so that its answer does not change. The cache takes over its computed pages, so that
+ * its readmission mostly hits the cache.
  *
  * Decodes get their pages in order of arrival, and take them from the youngest sequence. The oldest (with
  * lanes: of the first objective) therefore always advances, and no sequence is preempted twice for one step.
- * A decode inside of its last page preempts none.
+ * A decode with room in its last page preempts none.
  *
  * Returns whether any sequence was preempted.
  */

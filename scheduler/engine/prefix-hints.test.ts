@@ -41,7 +41,7 @@ test("an idle engine computes a prefix hint, and the sequence that comes finds a
   expect(engine.outcomes[0]).toMatchObject({ cachedTokens: 200, finish: { kind: "length" } });
 });
 
-test("when a sequence has ended an idle engine waits a moment for what goes on from it, and no longer", () => {
+test("after a sequence ends an idle engine delays prefix hints briefly, for its next turn", () => {
   const engine = harness();
   engine.submit(sequenceSpec(tokensFrom(500, 8), 1));
   engine.expect(0, head);
@@ -57,7 +57,7 @@ test("when a sequence has ended an idle engine waits a moment for what goes on f
   expect(warmedBy(engine).reduce((a, b) => a + b)).toBe(200);
 });
 
-test("what is told longer is computed from where it was", () => {
+test("an extended prefix hint is computed from where it was", () => {
   const engine = harness();
   engine.expect(0, head.slice(0, 50));
   engine.finish();
@@ -66,7 +66,7 @@ test("what is told longer is computed from where it was", () => {
   expect(warmedBy(engine).reduce((a, b) => a + b)).toBe(200);
 });
 
-test("beside streams of others nothing is computed ahead that would make a step longer", () => {
+test("beside streams of other programs no prefix hint lengthens a step", () => {
   const engine = harness();
   engine.submit(sequenceSpec(tokensFrom(500, 8), 5));
   engine.expect(0, head);
@@ -75,7 +75,7 @@ test("beside streams of others nothing is computed ahead that would make a step 
   expect(warmedBy(engine).slice(0, 5)).toEqual([0, 0, 0, 0, 0]);
 });
 
-test("beside decodes of its own program it is, and never while a prompt waits or is unfinished", () => {
+test("a prefix hint runs beside decodes of its own program, but never while a prompt waits or is unfinished", () => {
   const engine = harness();
   const service = { ...chatService, program: { id: 3, ageMs: 0, remainingMs: 1 } };
   engine.submit(sequenceSpec(tokensFrom(500, 8), 5, { service }));
@@ -91,7 +91,7 @@ test("beside decodes of its own program it is, and never while a prompt waits or
   expect(withPrompt.chunks.every(({ sequence }) => sequence < FIRST_HINT)).toBe(true);
 });
 
-test("what is left of a prefix hint and is not worth a piece keeps no other from being computed", () => {
+test("a prefix hint whose rest is too small for a chunk does not block other hints", () => {
   const engine = harness();
   const service = { ...chatService, program: { id: 3, ageMs: 0, remainingMs: 1 } };
   engine.submit(sequenceSpec(tokensFrom(500, 8), 9, { service }));
@@ -101,7 +101,7 @@ test("what is left of a prefix hint and is not worth a piece keeps no other from
   expect(warmedBy(engine).slice(0, 8)).toEqual([0, 15, 15, 15, 15, 15, 15, 0]);
 });
 
-test("beside a decode of its own program a piece has the size whose tokens cost least", () => {
+test("beside a decode of its own program a chunk has the size of least time per token", () => {
   // Up to 64 tokens a step takes as long as it takes to read the weights, more take 0.1 ms each.
   const costs: CostModel = {
     name: "flat to 64",

@@ -9,27 +9,27 @@ import { Sequence } from "./sequence.ts";
 import { type PrefetchStep, prefetchTokens } from "./step/prefetch-budget.ts";
 import type { TierLoads } from "./tier-loads.ts";
 
-/** Most prefix hints of which a step is asked to have a piece. */
+/** Prefix hints that `plan` tries per step at most. */
 const TRIES_MAX = 4;
 
-/** A prefix hint, and the waiter that protects its pages. */
+/** A prefix hint, and the waiter that protects its cached pages. */
 interface Known {
   readonly hint: PrefixHint;
-  /** Stands for the sequence to come. */
+  /** Placeholder for the sequence to come, which the cache tracks. */
   readonly reader: Sequence;
   readonly waiter: PrefixWaiter;
-  /** The checkpoint at the end of its last piece; null: there is none. */
+  /** The checkpoint at the end of its last prefetch chunk; null: there is none. */
   end: Checkpoint | null;
 }
 
-/** A chunk computed ahead. It holds its pages for this step alone. */
+/** A prefetch chunk: part of a hint's prefix that a step computes ahead. It holds pages for this step alone. */
 interface WarmChunk {
   readonly hint: SequenceId;
   readonly sequence: Sequence;
   readonly count: number;
 }
 
-/** A piece of a prefix hint, as a step has it. */
+/** A prefetch chunk in the form that a step needs. */
 export interface WarmStep {
   readonly chunk: Chunk;
   readonly move: PageMove | null;
@@ -46,10 +46,10 @@ export interface StepSoFar extends Omit<PrefetchStep, "left" | "context" | "isOw
 /**
  * The prefix hints of one engine: beginnings of prompts to come, whose calls wait for the rest.
  *
- * Each has a waiter in the cache, which protects its cached pages from eviction as long as there are others.
- * A lower tier loads the missing pages that it has, and prefetch chunks compute others in steps with spare time. A chunk takes free or unprotected pages,
- * and the cache takes them over when the step ends. Between steps a prefix hint holds no pages, so it never
- * takes room from a sequence.
+ * Each has a waiter in the cache, so that the cache evicts other pages before its own. A lower tier loads the missing
+ * pages that it has; prefetch chunks compute others in steps with spare time. A chunk uses free or unprotected
+ * pages, and the cache takes them over when the step ends. Between steps a prefix hint holds no pages, so it
+ * never takes room from a sequence.
  */
 export class PrefixHints {
   readonly #kvCache: KvCacheManager;
@@ -101,8 +101,8 @@ export class PrefixHints {
   }
 
   /**
-   * Plans a piece of the first prefix hint that is worth a step's time, and allocates its pages; null: there
-   * is none, or no room.
+   * Plans a prefetch chunk of the first prefix hint for which it pays, and allocates its pages; null: it pays for
+   * none, or there is no room.
    */
   plan(step: StepSoFar): WarmStep | null {
     assert(this.#inFlight === null, "one step at a time");
@@ -118,7 +118,7 @@ export class PrefixHints {
         const hasRoom = this.#hasRoom(context, count, step.headroom);
         return hasRoom ? this.#begin(hint, waiter, context + count) : null;
       }
-      // Its rest may be too little to be worth a piece.
+      // The hint's last few tokens may not pay for a chunk; the next hint may.
       tries -= 1;
       if (tries === 0) return null;
     }
@@ -126,8 +126,8 @@ export class PrefixHints {
   }
 
   /**
-   * Ends the piece in flight with its step. `isGood`: the device computed it. Returns the tokens that are new
-   * in the cache.
+   * Ends the prefetch chunk in flight with its step. `isGood`: the device computed it. Returns how many tokens
+   * the cache has taken over.
    */
   done(isGood: boolean): { readonly hint: SequenceId; readonly tokens: number } | null {
     const warm = this.#inFlight;
@@ -142,7 +142,7 @@ export class PrefixHints {
     return { hint, tokens: count };
   }
 
-  /** Drops the checkpoint at the end of the hint's piece before: the last piece ends with one, at `depth`. */
+  /** Drops the checkpoint of the hint's previous chunk, once the newest chunk has left one at its end, `depth`. */
   #moveEnd(known: Known, depth: number): void {
     const { end, waiter } = known;
     if (waiter.checkpoint?.depth !== depth) return;

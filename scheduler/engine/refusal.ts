@@ -8,7 +8,7 @@ export function lengthLimit(spec: DeviceSpec): number {
 }
 
 /**
- * Says why a sequence is refused on arrival; null if it may wait. A sequence that can never run would block
+ * Returns why a sequence is refused on arrival; null if it may wait. A sequence that can never run would block
  * the queue.
  */
 export function refusal(
@@ -35,11 +35,11 @@ export function refusal(
   };
 }
 
-/** Says why an engine cannot pool in this way; null if it can. */
+/** Returns why an engine cannot pool in this way; null if it can. */
 function lacksFor(pooling: Pooling, { hidden, stepTokensMax }: DeviceSpec): string | null {
-  if (hidden === undefined) return "This engine gives no hidden states.";
+  if (hidden === undefined) return "This engine returns no hidden states.";
   if (pooling !== "mean" || hidden.rowsMax >= stepTokensMax) return null;
-  return `This engine gives ${hidden.rowsMax} hidden states a step, and the mean of a text's wants up to ${stepTokensMax}.`;
+  return `Mean pooling needs up to ${stepTokensMax} hidden states per step; this engine returns at most ${hidden.rowsMax}.`;
 }
 
 /** The first token that is not in the vocabulary; null: all are. */

@@ -131,6 +131,7 @@ export class ReportBuilder {
     this.#totals.prefixHitTotal += computed;
   }
 
+  /** Records that a sequence is parked until `owner` has computed or loaded their common prefix. */
   waits(sequence: SequenceId, owner: SequenceId): void {
     this.#note({ kind: "waits", sequence, owner });
   }
@@ -165,7 +166,7 @@ export class ReportBuilder {
   }
 
   /** Records log probabilities of a prompt's tokens from `start` on. */
-  toldPrompt(sequence: SequenceId, start: number, logprobs: readonly TokenLogprobs[]): void {
+  promptLogprobs(sequence: SequenceId, start: number, logprobs: readonly TokenLogprobs[]): void {
     this.#prompts.push({ sequence, start, logprobs });
   }
 
@@ -174,7 +175,7 @@ export class ReportBuilder {
     this.#progress.push({ sequence, tokens });
   }
 
-  /** Records a draft that a step has checked, and the number of its tokens that were right. */
+  /** Records a draft that a step has verified, and the number of its accepted tokens. */
   checked(draft: CheckedDraft): void {
     const { tokens, accepted } = draft;
     this.#checked.push(draft);
@@ -182,9 +183,9 @@ export class ReportBuilder {
     totals.draftsTotal += 1;
     totals.draftTokensTotal += tokens;
     totals.acceptedTokensTotal += accepted;
-    const byPlace = [...totals.acceptedByPlace];
-    for (let place = 0; place < accepted; place++) byPlace[place] = (byPlace[place] ?? 0) + 1;
-    totals.acceptedByPlace = byPlace;
+    const byPosition = [...totals.acceptedByPlace];
+    for (let i = 0; i < accepted; i++) byPosition[i] = (byPosition[i] ?? 0) + 1;
+    totals.acceptedByPlace = byPosition;
   }
 
   /** Records the account of a sequence. */
@@ -198,7 +199,7 @@ export class ReportBuilder {
   }
 
   /** Records that a stream has missed its target in the last step. */
-  isLate(): void {
+  missedTarget(): void {
     this.#totals.stepsOverTarget += 1;
   }
 
@@ -207,7 +208,7 @@ export class ReportBuilder {
     return this.#totals.stepsTotal + 1;
   }
 
-  /** `isDecode` tells a chunk of output from one of a prompt, by the chunk's place in the step. */
+  /** Records a step that is done. `isDecode(i)`: true if chunk i computes output, false if it computes a prompt. */
   stepDone({ number, chunks }: Step, times: StepTimes, isDecode: (index: number) => boolean): void {
     this.#totals.stepsTotal = number;
     this.#totals.stepTokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);

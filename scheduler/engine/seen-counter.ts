@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { SeenTokens } from "../core.ts";
 
-/** Counts of the tokens in a sequence's prompt and output, for the penalties. */
+/** Counts of the tokens in a sequence's prompt and output, for the repetition, presence and frequency penalties. */
 export class SeenCounter implements SeenTokens {
   tokens: Int32Array;
   counts: Int32Array;

@@ -29,11 +29,11 @@ export interface SequenceTableParts {
   readonly drafts: EngineDrafts | null;
 }
 
-/** Weight of the last prompt, answer or decode in the averages. */
-const LATELY = 1 / 16;
+/** Weight of the newest prompt, answer or decode in the exponential moving averages. */
+const EMA_WEIGHT = 1 / 16;
 /** Averages over recent sequences of a kind. */
 interface KindAverages {
-  /** The share of their prompts that was not cached. */
+  /** Share of their prompt tokens that was not cached, 0 … 1. */
   computedShare: number;
   answerTokens: number;
 }
@@ -121,8 +121,8 @@ export class SequenceTable {
     const likely = tokens * computedShare;
     const room = pagesAvailable * pool.pageTokens;
     const fitting = likely > room ? room / likely : 1;
-    // Sequences in memory, and those that find room now, are replaced in as many steps as an answer has
-    // tokens.
+    // In as many steps as an average answer has tokens, all resident and now admissible sequences end, and
+    // others take their pages.
     const replacedTokens = (answeredTokens * computedShare + likely * fitting) / answerTokens;
     return {
       countsOffline,
@@ -148,7 +148,7 @@ export class SequenceTable {
     const sequence = new Sequence(spec, this.#arrivals, this.#clock.nowMs());
     this.#arrivals += 1;
     this.#sequences.set(spec.id, sequence);
-    this.#waits(sequence, sequence.length);
+    this.#countWaiting(sequence, sequence.length);
     this.#enqueue(sequence);
   }
 
@@ -176,9 +176,9 @@ export class SequenceTable {
     const service = raised(sequence.service, wanted);
     if (service === sequence.service) return;
     const isWaiting = sequence.state === "waiting";
-    if (isWaiting) this.#waits(sequence, -sequence.length);
+    if (isWaiting) this.#countWaiting(sequence, -sequence.length);
     this.queue.serve(sequence, service);
-    if (isWaiting) this.#waits(sequence, sequence.length);
+    if (isWaiting) this.#countWaiting(sequence, sequence.length);
   }
 
   /**
@@ -193,21 +193,22 @@ export class SequenceTable {
     const tierTokens = Math.min(sequence.computed, loaded?.tokens ?? 0);
     const hostTokens = Math.min(tierTokens, loaded?.hostTokens ?? 0);
     if (!sequence.wasStarted) this.kvCache.stores?.read(sequence.kv.lock!.node);
-    this.#letGoBefore(sequence);
+    this.#releaseContinued(sequence);
     sequence.state = "running";
     sequence.draftRead = 0;
     sequence.admittedMs = this.#clock.nowMs();
     sequence.admittedTokens = sequence.computed;
-    this.#waits(sequence, -sequence.length);
+    this.#countWaiting(sequence, -sequence.length);
     insertByArrival(this.#running, sequence);
     this.#reports.admitted(sequence, matched, tierTokens, hostTokens);
     this.#accounts.admits(sequence);
     if (!sequence.wasStarted) {
-      const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
-      learnt.computedShare += (sequence.behind / sequence.length - learnt.computedShare) * LATELY;
+      const averages = sequence.objective.isOffline ? this.#offline : this.#online;
+      averages.computedShare += (sequence.behind / sequence.length - averages.computedShare) * EMA_WEIGHT;
       if (sequence.objective.isInteractive) {
         const before = this.#streamTokens;
-        this.#streamTokens = before === 0 ? sequence.behind : before + (sequence.behind - before) * LATELY;
+        this.#streamTokens =
+          before === 0 ? sequence.behind : before + (sequence.behind - before) * EMA_WEIGHT;
       }
     }
     sequence.wasStarted = true;
@@ -234,7 +235,7 @@ export class SequenceTable {
     victim.stepsUntil = this.#reports.nextStep + this.#rule.backOffSteps(victim.preemptions);
     this.#free(victim, true, false);
     victim.state = "waiting";
-    this.#waits(victim, victim.length);
+    this.#countWaiting(victim, victim.length);
     if (!victim.isPaused) this.#enqueue(victim);
   }
 
@@ -249,10 +250,10 @@ export class SequenceTable {
 
   /** Records the number of tokens that a decode drew. */
   advanced({ pacing }: Sequence, tokens: number): void {
-    pacing.advance += (tokens - pacing.advance) * LATELY;
+    pacing.advance += (tokens - pacing.advance) * EMA_WEIGHT;
   }
 
-  /** Gives back what a sequence that still runs had for drafts. */
+  /** Frees the pages and the state slot that a running sequence has for drafts. */
   dropDrafts(sequence: Sequence): void {
     if (sequence.state !== "running" || sequence.drafted === 0) return;
     sequence.drafted = 0;
@@ -267,8 +268,8 @@ export class SequenceTable {
   }
 
   /** Returns a sequence that was never admitted to the fleet; one that was admitted stays. */
-  giveBack(sequence: Sequence): void {
-    if (sequence.goesOn) return;
+  recall(sequence: Sequence): void {
+    if (sequence.isReturning) return;
     this.#accounts.ends(sequence);
     this.#reports.account(sequence, "ended");
     this.#remove(sequence, true);
@@ -293,14 +294,14 @@ export class SequenceTable {
     this.#reports.account(sequence, "ended");
     this.#remove(sequence, keep);
     this.#drafts?.ended(sequence.spec, sequence.tokens, sequence.length);
-    const isWhole = finish.kind === "stop" || finish.kind === "length";
-    const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
-    if (isWhole) learnt.answerTokens += (sequence.generated - learnt.answerTokens) * LATELY;
+    const isComplete = finish.kind === "stop" || finish.kind === "length";
+    const averages = sequence.objective.isOffline ? this.#offline : this.#online;
+    if (isComplete) averages.answerTokens += (sequence.generated - averages.answerTokens) * EMA_WEIGHT;
     this.#reports.ended(sequence.id, finish);
   }
 
   /** Reports the accounts of sequences as of now. */
-  tellAccounts(): void {
+  reportAccounts(): void {
     let left = ACCOUNTS_MAX;
     for (const sequence of this.#sequences.values()) {
       if (left === 0) return;
@@ -321,7 +322,7 @@ export class SequenceTable {
   }
 
   /** Adds a sequence's tokens to the waiting totals; negative: removes them. */
-  #waits({ objective }: Sequence, tokens: number): void {
+  #countWaiting({ objective }: Sequence, tokens: number): void {
     this.#tokensWaiting += tokens;
     if (objective.isOffline) this.#offlineTokensWaiting += tokens;
   }
@@ -329,8 +330,8 @@ export class SequenceTable {
   #remove(sequence: Sequence, keep: boolean): void {
     if (sequence.state === "running") this.#free(sequence, keep, sequence.isHeld);
     else {
-      this.#letGoBefore(sequence);
-      this.#waits(sequence, -sequence.length);
+      this.#releaseContinued(sequence);
+      this.#countWaiting(sequence, -sequence.length);
       if (!sequence.isPaused) this.#dequeue(sequence);
     }
     if (sequence.isPaused) this.#paused -= 1;
@@ -368,8 +369,8 @@ export class SequenceTable {
   }
 
   /**
-   * Throws InvariantError if the records contradict each other. `others`: they hold pages and are not of the
-   * sequence table.
+   * Throws InvariantError if the records contradict each other. `others`: sequences outside of the table that hold
+   * pages, for a prefix hint or a load.
    */
   checkIntegrity(others: readonly Sequence[]): void {
     checkEngine(this.kvCache, this.queue, this.#running, this.#sequences, others);
@@ -392,7 +393,7 @@ export class SequenceTable {
   }
 
   /** Releases the held sequence that this one continues. */
-  #letGoBefore({ spec }: Sequence): void {
+  #releaseContinued({ spec }: Sequence): void {
     if (spec.continues !== undefined) this.#releaseHeld(spec.continues);
   }
 

@@ -49,7 +49,7 @@ export interface Pacing {
   lastChunkMs: number;
   /** Steps in a row that left its decode out. */
   skips: number;
-  /** Average tokens that its latest decodes drew, ≥ 1: more than one where drafts were right. */
+  /** Moving average of the tokens drawn per decode step, ≥ 1; above 1 where drafts are accepted. */
   advance: number;
 }
 
@@ -90,7 +90,7 @@ export class Sequence {
    * preempted first.
    */
   isPaused = false;
-  /** True if it is aborted but in the step in flight: it ends when that step does. */
+  /** True if it was aborted while in the step in flight: it ends with that step. */
   isAborted = false;
   /** True if another sequence will continue it. */
   isHeld: boolean;
@@ -105,13 +105,13 @@ export class Sequence {
 
   /** Number of known tokens. */
   length: number;
-  /** Number of drafts behind them in `tokens`, which the step in flight checks. */
+  /** Number of draft tokens behind them in `tokens`, which the step in flight verifies. */
   drafted = 0;
-  /** Its drafts; null: it was never asked for any. Written by the planner. */
+  /** Its drafters; null until the planner first asks for a draft. Written by the planner. */
   drafts: SequenceDrafts | null = null;
-  /** Number of its tokens that a draft model has read since it was admitted. Written by the engine. */
+  /** Number of its tokens in the draft model's KV cache since it was admitted. Written by the engine. */
   draftRead = 0;
-  /** Draft of the device behind the first `length` tokens; null: none. */
+  /** The device's draft of the tokens behind the first `length`; null: none. */
   deviceDraft: { readonly length: number; readonly draft: DeviceDraft } | null = null;
   /** The pool of a sequence that draws nothing; null: it draws. */
   readonly pool: Pool | null;
@@ -140,8 +140,8 @@ export class Sequence {
     for (let i = 0; i < drawn.length; i++) this.#seen?.add(drawn[i]!);
   }
 
-  /** True if it was running before, or continues one that was. */
-  get goesOn(): boolean {
+  /** True if it was admitted before, or continues a sequence that was: it goes ahead of new sequences. */
+  get isReturning(): boolean {
     return this.wasStarted || this.spec.continues !== undefined;
   }
 
@@ -154,7 +154,7 @@ export class Sequence {
     return this.spec.isWhole === true;
   }
 
-  /** Most tokens that may come from the cache: a token of which an output is wanted must be computed. */
+  /** Most tokens that may come from the cache: a token with an output row must be computed. */
   get cachedMax(): number {
     if (this.isWhole) return 0;
     return this.pool?.next ?? this.length - 1;
@@ -237,7 +237,7 @@ export class Sequence {
     return single;
   }
 
-  /** Tokens before `start`, of the page in which it lies, that a draft model has not read. */
+  /** Tokens of the page of position `start`, before it, that the draft model has not computed (`Chunk.unread`). */
   unreadBefore(start: number, pageTokens: number): Int32Array {
     const from = Math.max(this.draftRead, start - (start % pageTokens));
     return this.tokensOf(Math.min(from, start), start);
@@ -251,7 +251,7 @@ export class Sequence {
     this.drafts?.drew(token);
   }
 
-  /** Writes a draft behind the known tokens, where the next drawn ones replace it. */
+  /** Writes a draft behind the known tokens; drawn tokens overwrite it. */
   draft(tokens: readonly TokenId[]): void {
     while (this.length + tokens.length > this.#tokens.length) this.#tokens = grown(this.#tokens);
     this.#tokens.set(tokens, this.length);
@@ -259,8 +259,8 @@ export class Sequence {
   }
 
   /**
-   * The output rows of chunk [start, end): hidden states where they are pooled; else prompt tokens whose log
-   * probabilities are asked for, the token after the last known one, and those after drafts.
+   * The output rows of chunk [start, end): hidden states to pool; or prompt tokens with requested logprobs, then
+   * a draw after the last known token and after each draft token.
    */
   rows(start: number, end: number): readonly ChunkRow[] {
     if (this.pool !== null) return this.pool.rows(start, end);
@@ -303,12 +303,12 @@ export class Sequence {
   }
 }
 
-/** Above any difference of two logits. */
+/** Logit bias that exceeds any difference of two logits. */
 const CERTAIN_BIAS = 1e30;
 
 /**
- * Sampling that can only draw this token. Log probabilities are of the raw logits, and tell how likely it
- * was.
+ * Row for a prompt logprob: its bias forces the draw of the known token. The logprobs are of the raw logits,
+ * which the bias does not change.
  */
 function certainRow(afterIndex: number, token: TokenId, topLogprobs: number): SampleRow {
   const sampling = { ...greedySampling, logitBias: [[token, CERTAIN_BIAS]] as const, topLogprobs };

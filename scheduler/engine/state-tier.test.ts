@@ -1,4 +1,4 @@
-/** A lower tier of a model with states: a checkpoint goes down with its pages, and a prompt begins from it. */
+/** A lower tier for recurrent states: a checkpoint is stored with its pages, and a prompt resumes from it. */
 
 import { expect, test } from "bun:test";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";

@@ -49,7 +49,7 @@ test("equal prompts at once are computed once, and begin from one checkpoint", (
   expect(ids.map((id) => harness.outcomes[id]!.cachedTokens)).toEqual([0, 192, 192]);
 });
 
-test("a preempted sequence goes on from its own state", () => {
+test("a preempted sequence resumes from its own state", () => {
   const spec = { pages: 8, states: { slots: 4, bytes: 1 } };
   const harness = new EngineHarness({ spec, engine: { admission: { watermark: 0 } } });
   const prompts = [tokensFrom(0, 40), tokensFrom(500, 40)];
@@ -61,7 +61,7 @@ test("a preempted sequence goes on from its own state", () => {
   });
 });
 
-test("the state of a held sequence outlasts a crowd", () => {
+test("the state of a held sequence is not evicted by many others", () => {
   const harness = recurrent(3);
   const prompt = tokensFrom(0, 50);
   const held = harness.submit(sequenceSpec(prompt, 5, { isHeld: true }));

@@ -10,25 +10,22 @@ import { findInFlightPrefix, type InFlightPrefix } from "./queue/in-flight-prefi
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import { Sequence } from "./sequence.ts";
 
-/**
- * Most loads in flight; and most lookups and comparisons with these loads in a step, since each reads a whole
- * prompt.
- */
+/** Loads in flight at most. */
 const LOADS_MAX = 8;
+/** Tier lookups, and comparisons with loads in flight, per step at most, as each reads a whole prompt. */
 const LOOKUPS_MAX = 8;
 const COMPARED_MAX = 16;
-/** Most loads for one wait of a sequence: its pages may be evicted again before its turn. */
+/** Loads per stay of a sequence in the queue at most: its pages may be evicted again before its turn. */
 const TRIES_MAX = 2;
 
-/** A waiting sequence, and what the tier has of its prompt. */
+/** A waiting sequence, and the result of the tier's last lookup. Page counts are -1 before the first lookup. */
 interface Known {
   readonly prompt: PagesOf;
-  /**
-   * Pages that were cached, and those of them that need not be computed, when the tier was asked; and the end
-   * of those that need not be computed with what the tier has. -1: it was not asked yet.
-   */
+  /** Pages that the prefix cache had at the lookup: the tier was asked for the pages from here on. */
   first: number;
+  /** Pages of these that need no prefill: those before the last checkpoint if the model has recurrent layers. */
   usable: number;
+  /** Pages that need no prefill once the tier's pages are loaded. */
   end: number;
   /** Milliseconds to load one of them. */
   pageMs: number;
@@ -47,13 +44,13 @@ export interface LoadedTokens {
 
 const nothing: LoadedTokens = { tokens: 0, hostTokens: 0 };
 
-/** A load in flight. `owner` has its pages, as a running sequence would. */
+/** A load in flight. `owner` is a placeholder that holds its pages, as a running sequence would. */
 interface Load {
   readonly owner: Sequence;
   readonly pages: number;
   /** The time at which it is expected to end. */
   readonly endMs: number;
-  /** The time from which on no sequence waits for it: the computation would have ended. */
+  /** Time at which its waiting sequences give up and compute their prompts. */
   readonly lateMs: number;
   isLate: boolean;
   readonly readers: Set<Sequence>;
@@ -71,13 +68,13 @@ export interface TierLoadsParts {
 }
 
 /**
- * Loads of pages from the lower tier, for sequences that wait or are expected. A load takes pages as a sequence does that
- * computes the prompt, and the cache takes over those that are right. So a waiting sequence finds them as if
- * another had computed them, and one whose turn comes before is parked as for an in-flight prefix.
+ * Loads of KV pages from the lower tier, for sequences that wait or are expected. A load allocates pages like a
+ * sequence with the same prompt, and the cache takes over those that the tier has verified. Waiting sequences then
+ * find them cached; one whose turn comes earlier is parked as for an in-flight prefix.
  *
- * A load is worth it while it takes less time than all sequences together lose that wait for the computation.
- * Ahead of a sequence's turn it takes only pages that no waiting sequence will read. A load that takes longer
- * than it and the computation should have taken together is given up: its sequences compute, and no other load
+ * A load pays if it takes less time than all waiting sequences together would lose by the prefill. Ahead of a
+ * sequence's turn it takes only pages that no waiting sequence will read. A load is late if it takes longer than
+ * load and prefill were expected to take together. Its sequences then compute their prompts, and no other load
  * begins until it ends.
  */
 export class TierLoads {
@@ -121,8 +118,8 @@ export class TierLoads {
   }
 
   /**
-   * Lets sequences go that wait for a load which is late. Its pages come back when it ends: until then the tier
-   * may write them.
+   * Returns sequences that wait for a late load to the queue. The load keeps its pages until it ends, as the tier
+   * may still write them.
    */
   giveUp(): void {
     const nowMs = this.#parts.clock.nowMs();
@@ -236,7 +233,7 @@ export class TierLoads {
     return { owner, tokens: owner.length };
   }
 
-  /** The number of pages of a load that would spare the sequence a part of its prompt; 0: the tier has none. */
+  /** Number of pages to load that would save the sequence a part of its prefill; 0: the tier has none. */
   #missing(sequence: Sequence, known: Known): number {
     const { tier, kvCache } = this.#parts;
     if (known.tries === TRIES_MAX) return 0;
@@ -253,7 +250,7 @@ export class TierLoads {
       if (known.end > usable)
         known.pageMs = tier.loadPageMs(known.prompt, Math.min(cached, known.end - 1), known.end);
     }
-    // A load has its last page, also where the cache lacks the state alone.
+    // A load has at least its last page, even if the cache lacks only the state behind it.
     return known.end <= usable ? 0 : known.end - Math.min(cached, known.end - 1);
   }
 
@@ -262,8 +259,8 @@ export class TierLoads {
   }
 
   /**
-   * The load in flight that has most of a sequence's missing pages; with states, of those that it needs as a
-   * whole, since there is no state in the middle. Null: none has any.
+   * The load in flight that brings the most missing pages of a sequence. With states only loads count whose whole
+   * prefix the sequence shares, since a load has a state only at its end. Null: there is none.
    */
   #inFlight(sequence: Sequence): { readonly load: Load; readonly tokens: number } | null {
     let best: { readonly load: Load; readonly tokens: number } | null = null;
@@ -324,32 +321,33 @@ export class TierLoads {
     };
     this.#loads.add(load);
     known.tries += 1;
-    tier.load(prompt, lockedPages, wanted, state?.slot ?? null, (right, fromHost) =>
-      this.#done(load, right, fromHost),
+    tier.load(prompt, lockedPages, wanted, state?.slot ?? null, (valid, fromHost) =>
+      this.#done(load, valid, fromHost),
     );
     return load;
   }
 
-  #done(load: Load, right: number, fromHost: number): void {
+  /** Ends a load. `valid`: its first pages that the tier has verified, and the state; `fromHost`: pages from the host's memory. */
+  #done(load: Load, valid: number, fromHost: number): void {
     assert(this.#loads.delete(load), "a load ends once");
     const { kvCache, queue, onDone } = this.#parts;
     const { owner, pages, readers } = load;
     const whole = pages + (this.#hasStates ? 1 : 0);
-    assert(right >= 0 && right <= whole, "a load ends with what it was asked for");
+    assert(valid >= 0 && valid <= whole, "a load ends with what it was asked for");
     const first = owner.kv.lockedPages;
     const known = [...readers].flatMap((sequence) => {
       const of = this.#known.get(sequence) ?? this.#expected.get(sequence);
       return of === undefined ? [] : [{ of, sequence, before: sequence.cachedTokens }];
     });
-    kvCache.freeLoaded(owner, right);
-    this.#pagesLoaded += Math.min(right, pages);
+    kvCache.freeLoaded(owner, valid);
+    this.#pagesLoaded += Math.min(valid, pages);
     this.#pagesFromHost += fromHost;
-    if (right < whole) this.#short += 1;
+    if (valid < whole) this.#short += 1;
     for (const { of, sequence, before } of known) {
       const tokens = sequence.cachedTokens - before;
       of.tokens += tokens;
       of.hostTokens += Math.min(tokens, fromHost * kvCache.pool.pageTokens);
-      if (right < whole) of.end = this.#hasStates ? 0 : Math.min(of.end, first + right);
+      if (valid < whole) of.end = this.#hasStates ? 0 : Math.min(of.end, first + valid);
     }
     queue.wake(owner, Number.POSITIVE_INFINITY);
     onDone();

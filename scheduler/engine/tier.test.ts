@@ -1,5 +1,5 @@
 /**
- * A lower tier: pages go down before the device loses them, come up ahead of their readers, and are right.
+ * A lower tier: pages are stored before the device evicts them, and are loaded unchanged ahead of their use.
  */
 
 import { expect, test } from "bun:test";
@@ -129,7 +129,7 @@ test("sequences that want the same pages cause one load", () => {
   expect(harness.load.tierLoadedPagesTotal).toBe(20);
 });
 
-test("pages come up while another sequence is computed", () => {
+test("pages are loaded while another sequence computes", () => {
   const harness = harnessOf({}, 40);
   evictDocument(harness);
   const other = harness.submit(sequenceSpec(tokensFrom(300, 64), 30));
@@ -140,7 +140,7 @@ test("pages come up while another sequence is computed", () => {
   expect(harness.outcomes[other]!.finish).toBeNull();
 });
 
-test("a load that ends short leaves what is right, and the rest is computed", () => {
+test("a load that ends early keeps its valid pages, and the rest is computed", () => {
   const harness = harnessOf({ lostShare: 0.1, seed: 3 });
   evictDocument(harness);
   const id = harness.submit(sequenceSpec([...document, 700], 2));
@@ -297,7 +297,7 @@ function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): v
   expect(engine.busy).toBe(false);
 }
 
-test("the simulated device notices pages that are wrong, or are read before they are there", () => {
+test("the simulated device detects wrong pages, and reads before a page is loaded", () => {
   readBack((tier) => (prompt, first, pages, slot, done) => tier.load(prompt, first, pages, slot, done));
   const swap = (tier: LowerTier): LowerTier["load"] => {
     return (prompt, first, pages, slot, done) => tier.load(prompt, first, pages.toReversed(), slot, done);

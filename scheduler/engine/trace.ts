@@ -11,7 +11,7 @@ export interface StepTrace {
     readonly sequence: SequenceId;
     readonly start: number;
     readonly count: number;
-    /** Number of drafts behind them. */
+    /** Number of draft tokens behind them. */
     readonly drafted: number;
     /** True if the chunk is one token of output, not of a prompt. */
     readonly isDecode: boolean;
@@ -34,8 +34,8 @@ export type StepNote =
 export const traceHeader = "    t_ms  step  decode prompt  pages    chunks                            notes";
 
 /**
- * Formats a step in one line: `A+1` is a decode of sequence A, `A+1?3` one with three drafts, `B[0..512)` prompt tokens of B. `name` returns
- * a sequence's name.
+ * Formats a step in one line: `A+1` is a decode of sequence A, `A+1?3` one with three draft tokens, `B[0..512)`
+ * prompt tokens of B. `name` returns a sequence's name.
  *
  *     16.24     2       1    511  32/256   A+1 B[0..511)                      A first 16.24
  */

@@ -23,7 +23,7 @@ function chunksOf({ steps }: EngineHarness, id: SequenceId) {
   );
 }
 
-test("equal texts are computed each as a whole, several in a step, and no page is kept", () => {
+test("equal texts are each computed as one chunk, several in a step, and no page is cached", () => {
   const harness = new EngineHarness({ spec: { hidden } });
   const ids = Array.from({ length: 4 }, () => harness.submit(whole(0, 40)));
   harness.finish();
@@ -36,7 +36,7 @@ test("equal texts are computed each as a whole, several in a step, and no page i
   expect(harness.load).toMatchObject({ pagesFree: harness.load.pagesTotal, pagesCached: 0 });
 });
 
-test("a text longer than the budget of a step has a step of its own; one longer than any step is refused", () => {
+test("a text longer than the step budget gets a step of its own; one longer than any step is rejected", () => {
   const harness = new EngineHarness({
     spec: { hidden, stepTokensMax: 256, contextMax: 1024 },
     engine: { batch: staticBudget(32) },
@@ -54,7 +54,7 @@ test("a text longer than the budget of a step has a step of its own; one longer 
   });
 });
 
-test("whatever runs beside them, no text is cut or read from a cache", () => {
+test("whatever runs beside it, no text is split into chunks or read from the cache", () => {
   const text = fc.record({ first: fc.constantFrom(0, 5), count: fc.integer({ min: 1, max: 90 }) });
   fc.assert(
     fc.property(

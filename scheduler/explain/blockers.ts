@@ -1,7 +1,7 @@
 import type { SequenceId } from "../core.ts";
 import type { Blocker } from "./time-account.ts";
 
-/** Spans that are remembered. */
+/** Spans kept at most. */
 const SPANS_MAX = 64;
 
 interface Span {
@@ -10,7 +10,7 @@ interface Span {
   endMs: number;
 }
 
-/** Remembers of the latest steps whose prompt was the largest, by which waiting sequences were kept back. */
+/** The sequences with the largest prompt chunk in recent steps: they delayed the waiting ones most. */
 export class Blockers {
   /** Oldest first. */
   readonly #spans: Span[] = [];

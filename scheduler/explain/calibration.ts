@@ -1,13 +1,13 @@
-/** Range of a predicted time: eight of ten outcomes are meant to be in it. */
+/** Prediction interval of a time, meant to contain eight of ten outcomes. */
 export interface Range {
   readonly expectedMs: number;
   readonly lowMs: number;
   readonly highMs: number;
 }
 
-/** Outcomes by size of the prediction, and those of all sizes, that are remembered. */
+/** Latest outcomes kept per size of prediction, and over all sizes. */
 const KEPT = 128;
-/** Fewest outcomes of a size that tell its range; with fewer, all sizes together do. */
+/** Fewest outcomes of a size for a range of its own; with fewer, all sizes together give it. */
 const OWN_MIN = 16;
 /** Quantiles of the range. */
 const LOW = 0.1;
@@ -15,13 +15,13 @@ const MIDDLE = 0.5;
 const HIGH = 0.9;
 /** Ratios of outcome to prediction that count as observed before the first. */
 const BELIEF: readonly number[] = [0.5, 0.7, 0.85, 1, 1, 1.2, 1.5, 2];
-/** Predictions below this are alike; each size above is twice the one before. */
+/** Upper end of the first size class of predictions; each later class ends at twice the time. */
 const SMALLEST_MS = 10;
 const SIZES = 16;
 
 /**
- * Calibrates predictions by their outcomes: ranges are quantiles of the latest ratios of outcome to prediction, for
- * predictions of a like size. So they hold as often as they are meant to, as long as the load stays of a kind.
+ * Calibrates predictions by their outcomes (as conformal prediction does): ranges are quantiles of the latest ratios of
+ * outcome to prediction, for predictions of about the same size. They hold as often as meant while the load is stable.
  */
 export class Calibration {
   readonly #all: number[] = [...BELIEF];
@@ -51,7 +51,7 @@ function sizeOf(ms: number): number {
   return size;
 }
 
-/** Quantile of sorted values, as for a sample of which one more is to come. */
+/** Quantile of sorted values, interpolated at rank quantile × (n + 1). */
 function between(sorted: readonly number[], quantile: number): number {
   const place = quantile * (sorted.length + 1) - 1;
   const below = Math.min(sorted.length - 1, Math.max(0, Math.floor(place)));

@@ -39,11 +39,11 @@ export interface Forecast {
   readonly endMs: number;
 }
 
-/** Most steps that are looked ahead; the rest of a longer wait is taken to pass as fast. */
+/** Steps simulated at most; longer waits are extrapolated at the same rate. */
 const STEPS_MAX = 400;
 /** Most chunks of prompts in all of these. */
 const CHUNKS_MAX = 16_000;
-/** Tokens by which the price of a prompt's token is measured. */
+/** Prompt tokens of the probe that prices one prompt token. */
 const PROBE_TOKENS = 512;
 /** Fewest prompt tokens of a step. */
 const TOKENS_MIN = 16;
@@ -60,10 +60,10 @@ interface Answer {
 }
 
 /**
- * Runs an engine ahead, roughly: each step has all decodes and as many tokens of prompts as its time allows; waiting
- * sequences begin in order while there are slots and pages, which answers give back when they end. Bounded in steps, each
- * of a few predictions, so that it takes a millisecond or two however long the queue is. Returns the
- * forecasts of all sequences without a token; with a `target`, at least that one's.
+ * Simulates an engine ahead, roughly. Each step has all decodes and as many prompt tokens as its time allows. Waiting
+ * sequences begin in order while there are slots and pages, which ended answers free. Takes at most `STEPS_MAX` steps
+ * of a few predictions each, however long the queue is. Returns the forecasts of all sequences without a token;
+ * with a `target`, at least that one's.
  */
 export function forecastAll(outlook: EngineOutlook, target: number | null = null): Map<number, Forecast> {
   const found = new Map<number, Forecast>();

@@ -10,7 +10,7 @@ const REASONS = [
   causeIndex.other_tenants,
 ];
 
-/** Reason for which a lane stands. */
+/** Reason for which no sequence of a lane is admitted. */
 export type WaitReason = "memory" | "slots" | "other_prompts" | "other_lane" | "other_tenants";
 
 const placeOf: Readonly<Record<WaitReason, number>> = {
@@ -23,15 +23,15 @@ const placeOf: Readonly<Record<WaitReason, number>> = {
 
 /**
  * Reasons for which the sequences of one lane wait. All of them wait for the one that is next, so the lane has one
- * reason at a time, and sums of milliseconds by reason. A sequence that joins notes the sums, and takes the differences
- * when it leaves. So its costs do not grow with the number of steps that it waits.
+ * reason at a time, and running sums of milliseconds by reason. A sequence stores the sums when it joins, and adds
+ * the differences when it leaves. So its cost does not grow with the number of steps that it waits.
  *
  * While the next sequence is of another tenant, a sequence waits for its tenant's turn.
  */
 export class LaneWaits {
   #size = 0;
   #place = placeOf.other_prompts;
-  /** Tenant of the next sequence; null: not known, and so everybody's. */
+  /** Tenant of the next sequence; null: not known, so that the reason counts for all tenants. */
   #tenant: string | null = null;
   #sinceMs = 0;
   /** Sums while the tenant was not known, and by tenant. */

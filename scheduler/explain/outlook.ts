@@ -27,14 +27,14 @@ export interface OutlookParts {
 }
 
 /** Weight of the last answer and the last prompt in the averages. */
-const LATELY = 1 / 32;
+const EMA_WEIGHT = 1 / 32;
 /** Expected tokens of an answer until some have ended. */
 const ANSWER_GUESS = 128;
 /** Time between two forecasts that are made only to learn from their outcome. */
 const LEARN_EVERY_MS = 250;
-/** Time for which the forecasts of an engine serve all who ask. */
+/** Time for which the forecasts of an engine are cached, for all its sequences. */
 const SHARED_MS = 250;
-/** Least time between two forecasts of an engine: those who came in between have none. */
+/** Least time between two forecasts of an engine; sequences that arrive in between have none until then. */
 const AGAIN_MS = 20;
 /** Engines that an estimate compares at most. */
 const COMPARED_MAX = 4;
@@ -57,8 +57,8 @@ interface Placed {
 type Spec = Pick<SequenceSpec, "promptTokens" | "stop" | "service">;
 
 /**
- * Predicts when sequences get their first tokens and end, and learns from how it turned out. It hears of what the fleet
- * knows. Forecasts decide nothing, so they are no part of a recording.
+ * Predicts when sequences get their first tokens and end, and calibrates itself by the outcomes. The fleet calls it on
+ * each event. Forecasts influence no decision, so recordings leave them out.
  */
 export class Outlook {
   readonly #parts: OutlookParts;
@@ -69,7 +69,7 @@ export class Outlook {
   readonly #end = new Calibration();
   #answerTokens = ANSWER_GUESS;
   #computedShare = 1;
-  /** Latest forecasts of all sequences, by engine: those who wait share them. */
+  /** Latest forecasts of all sequences, by engine. */
   readonly #recent: { readonly atMs: number; readonly forecasts: ReadonlyMap<number, Forecast> }[] = [];
   #learntMs = Number.NEGATIVE_INFINITY;
 
@@ -109,7 +109,7 @@ export class Outlook {
     const { promptTokens } = placed;
     placed.isStarted = true;
     placed.left = promptTokens - cachedTokens;
-    this.#computedShare += (placed.left / promptTokens - this.#computedShare) * LATELY;
+    this.#computedShare += (placed.left / promptTokens - this.#computedShare) * EMA_WEIGHT;
   }
 
   /** Records a token. */
@@ -126,7 +126,7 @@ export class Outlook {
     const placed = this.#placed.get(id);
     this.#placed.delete(id);
     if (placed === undefined || !isWhole) return;
-    this.#answerTokens += (placed.drawn - this.#answerTokens) * LATELY;
+    this.#answerTokens += (placed.drawn - this.#answerTokens) * EMA_WEIGHT;
     if (placed.forecast !== null)
       this.#end.observe(placed.forecast.endMs, this.#parts.clock.nowMs() - placed.placedMs);
   }

@@ -38,8 +38,8 @@ const noSums: Sums = {
 };
 
 /**
- * Joins the accounts of a sequence's lives on engines with the time in between, which only the fleet sees: messages on
- * their way, engines lost, and waits for one that comes back.
+ * Joins the accounts of a sequence's stays on engines with the time in between, which only the fleet sees: messages in
+ * transit, lost engines, and waits for a replacement.
  */
 export class SequenceStory {
   /** Time of its submission. */
@@ -48,7 +48,7 @@ export class SequenceStory {
   #closedMs: number;
   readonly #ms = new Float64Array(CAUSES);
   #sums = noSums;
-  /** The last account of the present life. */
+  /** The last account of the present stay; null: there is none yet. */
   #life: AccountState | null = null;
   #isPlaced = false;
   /** True if it has lost its engine, or found none. */
@@ -76,7 +76,7 @@ export class SequenceStory {
       this.#first = { atMs: nowMs, ms: this.#msAt(nowMs, causeIndex.handing_over) };
   }
 
-  /** Records that its engine has returned it, or has lost it. What is not accounted for by then was for nothing. */
+  /** Records that its engine has returned it, or was lost. That event is also the cause of time without an account. */
   left(how: "returned" | "lost", nowMs: number): void {
     this.#close(nowMs, how === "lost" ? causeIndex.engine_lost : causeIndex.handing_over);
     this.#isPlaced = false;
@@ -115,7 +115,7 @@ export class SequenceStory {
     this.#closedMs = nowMs;
   }
 
-  /** Milliseconds by cause up to now, of which `rest` has what no account has. */
+  /** Milliseconds by cause up to now. Time without an account goes to the cause `rest`. */
   #msAt(nowMs: number, rest: number): Float64Array {
     const ms = new Float64Array(CAUSES);
     if (this.#life !== null) ms.set(this.#life.ms);

@@ -4,7 +4,7 @@ import type { TimeAccount } from "./time-account.ts";
 
 /** A chunk as far as it determines its share of a step. */
 export interface SplitChunk {
-  /** Tokens computed without drafts, the tokens before them, and the drafts. */
+  /** Tokens computed besides draft tokens, context tokens before them, and draft tokens. */
   readonly tokens: number;
   readonly context: number;
   readonly drafted: number;
@@ -13,9 +13,9 @@ export interface SplitChunk {
 const noPrompts: StepShape["prompts"] = [];
 
 /**
- * Divides the time of one step among causes, for each of its chunks. By the cost model a chunk would take less time
- * alone; the rest of the predicted time is due to the step's decodes and prompts. If the step took longer than predicted,
- * the difference is the machine's; if it took less, all parts shrink alike.
+ * Divides the time of one step among causes, for each of its chunks. The cost model predicts the time of the chunk
+ * alone; the rest of the step's predicted time is due to other decodes and prompts. If the step took longer than
+ * predicted, the difference counts as `slower`; if it took less, all parts shrink in proportion.
  *
  * Costs four predictions for all decodes together and two for each chunk of a prompt.
  */
@@ -71,7 +71,7 @@ export class StepSplit {
     account.ms[causeIndex.slower]! += ms.rest;
   }
 
-  /** Divides `spentMs`: alone, with all decodes, with all prompts, and what no prediction explains. */
+  /** Divides `spentMs`: the chunk alone, other decodes, prompts, and time beyond the prediction. */
   #parts(aloneMs: number, withDecodesMs: number, spentMs: number) {
     const scale = this.#scale * spentMs;
     const alone = Math.min(Math.max(0, aloneMs), this.#wholeMs);

@@ -14,7 +14,7 @@ export interface AccountState {
   /** Prompt tokens computed, and tokens computed once more. */
   readonly computedTokens: number;
   readonly recomputedTokens: number;
-  /** Tokens that came after their target, and the time by which they did. */
+  /** Tokens later than the TBT target, and the milliseconds by which they were late, summed. */
   readonly lateTokens: number;
   readonly lateMs: number;
   readonly preemptions: number;

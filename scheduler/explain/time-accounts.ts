@@ -16,7 +16,7 @@ export interface TimedSequence {
   readonly isPaused: boolean;
   readonly isDecoding: boolean;
   readonly wasStarted: boolean;
-  readonly goesOn: boolean;
+  readonly isReturning: boolean;
   readonly generated: number;
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
@@ -37,8 +37,8 @@ interface EndedStep {
 }
 
 /**
- * Keeps the accounts of an engine's sequences: for every instant of a sequence the cause (causes.ts). It hears of each
- * transition that a sequence passes, and of each step that ends. Both cost the same however long sequences wait.
+ * Keeps the accounts of an engine's sequences: for every instant of a sequence the cause (causes.ts). The engine calls
+ * it on each transition of a sequence and at the end of each step. No call costs more the longer sequences wait.
  */
 export class TimeAccounts {
   readonly #clock: Pick<Clock, "nowMs">;
@@ -66,11 +66,11 @@ export class TimeAccounts {
 
   /** Records that a sequence waits in the queue's order, or among those that return. */
   waits(sequence: TimedSequence): void {
-    const { account, goesOn, wasStarted } = sequence;
+    const { account, isReturning, wasStarted } = sequence;
     this.#spend(sequence);
     account.waitingMs = this.#nowMs;
     if (wasStarted) this.#fix(account, causeIndex.preempted);
-    else if (goesOn) this.#fix(account, causeIndex.step_in_flight);
+    else if (isReturning) this.#fix(account, causeIndex.step_in_flight);
     else {
       account.kind = "fresh";
       this.#fresh.add(sequence);
@@ -114,7 +114,7 @@ export class TimeAccounts {
     lane.set(this.#overtaken(sequence) ?? reason, sequence.service.tenant, this.#nowMs);
   }
 
-  /** The reason for which the plan has admitted a sequence that came later; null: it has not, or for its cost alone. */
+  /** The reason for which the plan admitted a later sequence first; null: it did not, or only for its lower cost. */
   #overtaken({ arrival, service: { objective, tenant } }: TimedSequence): WaitReason | null {
     for (const { arrival: theirs, service } of this.#admitted) {
       if (theirs < arrival) continue;
@@ -129,12 +129,12 @@ export class TimeAccounts {
     this.#admitted.push(sequence);
   }
 
-  /** Records that the plan may admit none: the step preempted some for want of pages. */
+  /** Records that the plan may admit none: the step preempted sequences for lack of pages. */
   admitsNone(): void {
     this.#reason = "memory";
   }
 
-  /** Ends a plan: lanes of which it did not get to the next sequence wait for what the others wait for. */
+  /** Ends a plan: lanes whose next sequence it did not consider get the reason found for the others. */
   endPlan(): void {
     for (const lane of this.#lanes) {
       if (!lane.isEmpty && !this.#found.has(lane)) lane.set(this.#reason, null, this.#nowMs);
@@ -177,13 +177,13 @@ export class TimeAccounts {
   }
 
   /**
-   * Accounts for a chunk of the step that has ended, before the sequence advances. `isDeferred`: its token was not drawn
-   * for want of a mask.
+   * Accounts for a chunk of the step that has ended, before the sequence advances. `isDeferred`: the device drew no
+   * token, since the token mask was not ready.
    */
   chunkEnded(sequence: TimedSequence, chunk: TimedChunk, isDeferred: boolean): void {
     const { account, generated, isDecoding } = sequence;
     const { startMs, split } = this.#step;
-    // Until the step it ran without a chunk.
+    // Before this step it was running without a chunk.
     if (account.sinceMs < startMs) account.spend(idleCause(sequence), startMs);
     const spentMs = Math.max(0, this.#nowMs - account.sinceMs);
     account.sinceMs = this.#nowMs;
@@ -200,11 +200,11 @@ export class TimeAccounts {
     }
   }
 
-  /** Records how many of a sequence's drafts in the step that has ended were right. */
-  checked({ account }: TimedSequence, drafted: number, right: number): void {
+  /** Records how many of a sequence's draft tokens in the step that has ended were accepted. */
+  checked({ account }: TimedSequence, drafted: number, accepted: number): void {
     const lostMs = Math.min(
       account.ms[causeIndex.decode]!,
-      (account.draftMs * (drafted - right)) / Math.max(1, drafted),
+      (account.draftMs * (drafted - accepted)) / Math.max(1, drafted),
     );
     account.ms[causeIndex.decode]! -= lostMs;
     account.ms[causeIndex.drafts_lost]! += lostMs;

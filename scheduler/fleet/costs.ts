@@ -43,8 +43,8 @@ interface Known {
 }
 
 /**
- * Costs of a sequence on each engine. M takes a walk through the pages that would be evicted, and is looked
- * up when it is read: a choice among many engines reads it of few (e2-choice.ts).
+ * Costs of a sequence on each engine: Preble's L, M and P (placement.ts), and more. M needs a walk over the pages
+ * that would be evicted, so it is computed on first use. A choice among many engines uses it for few (e2-choice.ts).
  */
 export class Costs {
   readonly #views: readonly EngineView[];
@@ -52,9 +52,10 @@ export class Costs {
   readonly #index: PrefixIndex;
   readonly #tenantReach: number;
   readonly #pageTokens: number;
-  /** Pages per engine that the last look-up found: cached or in flight, and cached. */
+  /** Pages per engine that the last look-up found: cached or in flight. */
   readonly #found: Int32Array;
-  readonly #there: Int32Array;
+  /** Pages among them that are cached now. */
+  readonly #cached: Int32Array;
   readonly #costs: readonly EngineCost[];
   #nowMs = 0;
 
@@ -69,26 +70,26 @@ export class Costs {
     this.#tenantReach = tenantReach;
     this.#pageTokens = views[0]!.spec.pageTokens;
     this.#found = new Int32Array(views.length);
-    this.#there = new Int32Array(views.length);
+    this.#cached = new Int32Array(views.length);
     this.#costs = views.map((_, engine) => new EngineCost(engine as EngineId, this));
   }
 
-  /** Costs on the engines that are `there`. Valid until the next look-up. */
-  look(incoming: Incoming, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
+  /** Costs on the `live` engines. Valid until the next look-up. */
+  look(incoming: Incoming, live: readonly EngineId[], nowMs: number): readonly EngineCost[] {
     this.#nowMs = nowMs;
-    const match = this.#index.match(incoming.path, this.#found, this.#there);
+    const match = this.#index.match(incoming.path, this.#found, this.#cached);
     const known: Known = {
       tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, incoming.tokens - 1),
       sharers: match === null ? 0 : match.node.sequences / (match.node.holders + 1),
     };
-    return there.map((engine) => this.#price(engine, incoming, known));
+    return live.map((engine) => this.#price(engine, incoming, known));
   }
 
   /**
-   * Cost of room for `needed` pages: recomputation of evicted ones, and the wait for pages that sequences
-   * there hold, until as large a part of their work is done. The gate lets sequences that find their prefixes
-   * pass one that does not (engine/queue/cold-gate.ts), so that its wait is multiplied. A copy of a prefix
-   * that evicts others is worth no more than its first use.
+   * M: cost of room for `needed` pages. Evicted pages are recomputed by the sequences that come back for them. Pages
+   * in use are waited for until as large a share of the work there is done. The cold gate lets sequences with
+   * cached prefixes overtake one without (engine/queue/cold-gate.ts), which multiplies its wait. A copy of a prefix
+   * that evicts others pays only for its first use.
    */
   roomMs({ engine, pages: needed, offlinePages, tokenMs, forOthersMs, isSpill }: EngineCost): number {
     const view = this.#views[engine]!;
@@ -108,7 +109,7 @@ export class Costs {
     return evictMs + waitMs === 0 ? 0 : evictMs + waitMs + forOthersMs;
   }
 
-  /** Load that a sequence of `objective` finds there; its `tokens` count where it is alone. */
+  /** Load that a new sequence of `objective` meets on an engine; its `tokens` are the context where it is alone. */
   #stand(view: EngineView, engine: EngineId, objective: Objective, tokens: number): Standing {
     const { standing } = view;
     const work = this.#work;
@@ -135,7 +136,7 @@ export class Costs {
     // The last token is always computed.
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;
-    const thereTokens = Math.min(this.#there[engine]!, cachedPages) * this.#pageTokens;
+    const cachedNow = Math.min(this.#cached[engine]!, cachedPages) * this.#pageTokens;
     const { running, context, tokenMs, offlineMs, stretch, offlinePages } = this.#stand(
       view,
       engine,
@@ -158,8 +159,8 @@ export class Costs {
       workUs: microseconds(workMs),
       turnUs: microseconds(turnMs),
     });
-    // It passes others' prompts, but not the one that computes its own beginning.
-    const awaitedMs = isHint ? 0 : view.promptWorkMs(cachedTokens - thereTokens, thereTokens);
+    // It may overtake prompts of others, but not the sequence in flight that computes its prefix.
+    const awaitedMs = isHint ? 0 : view.promptWorkMs(cachedTokens - cachedNow, cachedNow);
     cost.loadMs =
       stretch * Math.max(beforeMs, awaitedMs) + work.tokensBeside(engine, objective, expected) * tokenMs;
     cost.promptMs = stretch * workMs;
@@ -206,12 +207,12 @@ export class EngineCost implements PlacementCost {
     return this.#evictMs;
   }
 
-  /** True after M was looked up. */
+  /** True if M was computed. */
   get isWeighed(): boolean {
     return this.#evictMs !== null;
   }
 
-  /** Forgets M, which has changed. */
+  /** Drops M, so that the next use computes it. */
   forget(): void {
     this.#evictMs = null;
   }

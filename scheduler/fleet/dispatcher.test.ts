@@ -153,7 +153,7 @@ describe("exploit and explore", () => {
     expect(second.costs[second.engine]!.cachedTokens).toBe(144);
   });
 
-  test("two thirds in common go where they are, one third does not keep a sequence from an idle engine", () => {
+  test("a match of two thirds exploits, one of a third explores an idle engine", () => {
     const bench = new Bench(2);
     const shared = text(1, 160);
     const { engine } = bench.run(shared);
@@ -162,7 +162,7 @@ describe("exploit and explore", () => {
     expect(bench.place([...text(1, 80), ...text(4, 160)]).reason).toBe("explore");
   });
 
-  test("what is on its way counts as cached, and no longer when it failed", () => {
+  test("an in-flight prefix counts as cached until its sequence fails", () => {
     const bench = new Bench(2);
     const prompt = text(1, 320);
     const first = bench.place(prompt);
@@ -174,7 +174,7 @@ describe("exploit and explore", () => {
     expect(bench.dispatcher.stats()).toMatchObject({ pages: 20, nodes: 1 });
   });
 
-  test("a prefix that is on its way is waited for, as far as it is not there", () => {
+  test("the load includes the wait for the uncomputed rest of an in-flight prefix", () => {
     const bench = new Bench(2);
     const prompt = text(1, 320);
     const { engine } = bench.place(prompt);
@@ -192,7 +192,7 @@ describe("exploit and explore", () => {
     expect(half - waitMs(4)).toBeGreaterThan(8);
   });
 
-  test("a document that all ask for at once is computed on all engines, before the first has it", () => {
+  test("a document in a burst of prompts is computed on all engines before the first has it", () => {
     const bench = new Bench(4);
     const shared = text(1, 3200);
     const engines = Array.from(
@@ -295,7 +295,7 @@ describe("exploit and explore", () => {
   });
 });
 
-describe("what engines tell", () => {
+describe("engine reports", () => {
   test("notification_gap_resync", () => {
     const bench = new Bench(2);
     const known = text(1, 320);
@@ -348,7 +348,7 @@ describe("what engines tell", () => {
     checkIndex(dispatcher.index!, 2);
   });
 
-  test("work shrinks by what was cached in truth, by the first token, and with each token", () => {
+  test("outstanding work shrinks by the actual hit, by the first token, and with each token", () => {
     const bench = new Bench(2);
     const { dispatcher } = bench;
     const { id, engine } = bench.place(text(1, 400), { tokensMax: 100 });
@@ -382,7 +382,7 @@ describe("what engines tell", () => {
     expect(bench.place(text(2, 100), { tokensMax: 1 }).costs[0]!.decodeMs).toBeLessThan(ask(2));
   });
 
-  test("an engine that is lost gets nothing, and when it is back little until its first step", () => {
+  test("a lost engine gets nothing, and a replaced one little until its first step", () => {
     const bench = new Bench(2);
     const { dispatcher } = bench;
     const prompt = text(1, 320);
@@ -399,7 +399,7 @@ describe("what engines tell", () => {
     checkIndex(dispatcher.index!, 2);
   });
 
-  test("nobody is there: no placement", () => {
+  test("without a live engine there is no placement", () => {
     const bench = new Bench(1);
     bench.dispatcher.lost(0 as EngineId);
     expect(bench.dispatcher.place(sequence(9 as SequenceId, text(1, 20)), 0)).toBeNull();
@@ -407,7 +407,7 @@ describe("what engines tell", () => {
 });
 
 describe("costs", () => {
-  test("evicting what others come back for costs its part of the hits, what nobody wants nothing", () => {
+  test("evicting a prefix costs its share of recent hits, and nothing without hits", () => {
     const bench = new Bench(2);
     const [wanted, unwanted] = [text(1, 320), text(2, 320)];
     // Engine 0 has the prompt that was hit, engine 1 the other; both are full.
@@ -423,7 +423,7 @@ describe("costs", () => {
     expect(placed.engine).toBe(1 as EngineId);
   });
 
-  test("hits are out of the window after a while", () => {
+  test("hits leave the window after a while", () => {
     const bench = new Bench(2);
     bench.run(text(1, 320));
     bench.tell(0, "insert", text(1, 320), 0, { pagesFree: 0, pagesCached: 1024 });
@@ -452,7 +452,7 @@ describe("costs", () => {
     );
   });
 
-  test("pages that running sequences hold come as their work is done", () => {
+  test("waiting for pages of running sequences costs a share of their work", () => {
     const bench = new Bench(2);
     bench.place(text(1, 3200), { tokensMax: 800 });
     bench.report(0, { pagesFree: 0, pagesCached: 0 });
@@ -465,7 +465,7 @@ describe("costs", () => {
     expect(costs[1]!.evictMs).toBe(0);
   });
 
-  test("what is cached elsewhere waits four times as long for such pages: those that find their prefixes there pass it", () => {
+  test("a sequence without a hit waits four times as long for such pages: those with a hit overtake it", () => {
     const bench = new Bench(2);
     bench.tell(0, "insert", text(1, 3200), 0, { pagesFree: 800, pagesCached: 200 });
     expect(bench.place(text(2, 3200), { tokensMax: 800 }).engine).toBe(1 as EngineId);
@@ -501,7 +501,7 @@ describe("costs", () => {
     expect([offline! > 0, others]).toEqual([true, [0]]);
   });
 
-  test("an engine that is back gets its part of what arrives, not all of it", () => {
+  test("a replaced engine gets its share of arrivals, not all of them", () => {
     const bench = new Bench(2);
     for (bench.nowMs = 1; bench.nowMs < 5000; bench.nowMs += 50) bench.run(text(bench.nowMs % 997, 320));
     bench.dispatcher.lost(0 as EngineId);
@@ -571,7 +571,7 @@ describe("task groups", () => {
     expect(Math.max(...spread)).toBe(spread[0]!);
   });
 
-  test("nobody has the prefix: it is paid for once per engine, and the members divided", () => {
+  test("an uncached prefix is charged once per engine, and the members are divided evenly", () => {
     const engines = new Bench(4).taskGroup(members, {
       tokensMax: 100,
       service: { objective: "gang", taskGroup: 1 },
@@ -581,7 +581,7 @@ describe("task groups", () => {
     ]);
   });
 
-  test("listing ends no later than all on one engine or each by itself", () => {
+  test("list scheduling has no longer makespan than one engine for all, or placement one by one", () => {
     for (const tokensMax of [1, 40, 100, 400]) {
       const options: Options = { tokensMax, service: { objective: "gang", taskGroup: 1 } };
       const listed = new Bench(4).taskGroup(members, options);

@@ -21,13 +21,13 @@ export interface DispatchStats {
 }
 
 /**
- * Places sequences on engines by the policy's rule (placement-rule.ts), and knows which engines are there.
+ * Places sequences on engines by the policy's rule (placement-rule.ts), and knows which engines are live.
  * The fleet reports the starts, tokens and ends of placed sequences to it, and the engines' loads and KV
  * events. The same calls in the same order give the same placements.
  */
 export class Dispatcher {
-  /** Engines that are there, in order. */
-  #there: readonly EngineId[];
+  /** Live engines: neither lost nor coming back; ascending. */
+  #live: readonly EngineId[];
   /** Engines of all sequences that were placed and have not ended. */
   readonly #placed = new Map<SequenceId, EngineId>();
   /** The policy's rule; null: there is only one engine. */
@@ -35,43 +35,42 @@ export class Dispatcher {
   readonly #counts: Partial<Record<PlacementReason, number>> = {};
 
   constructor({ placement, queue, batch }: DispatchPolicy, engines: readonly PlaceableEngine[]) {
-    this.#there = engines.map((_, engine) => engine as EngineId);
+    this.#live = engines.map((_, engine) => engine as EngineId);
     if (engines.length === 1) this.#rule = null;
     else if (placement.kind === "e2") this.#rule = new E2(engines, turnsOf(queue), batch);
     else this.#rule = placement.open(engines);
   }
 
   /**
-   * Chooses the engine of a new sequence, whose work counts there until it has `ended`. Null: no engine is
-   * there.
+   * Chooses the engine of a new sequence, whose work counts there until it has `ended`. Null: no engine is live.
    */
   place(spec: SequenceSpec, nowMs: number): Placement | null {
-    const there = this.#there;
-    if (there.length === 0) return null;
-    return this.#count(spec.id, this.#rule?.place(spec, there, nowMs) ?? only(there[0]!), there);
+    const live = this.#live;
+    if (live.length === 0) return null;
+    return this.#count(spec.id, this.#rule?.place(spec, live, nowMs) ?? only(live[0]!), live);
   }
 
   /** Places a sequence on the engine of the held one that it continues. */
   placeAt(engine: EngineId, spec: SequenceSpec, nowMs: number): Placement {
-    const there = this.#there;
-    assert(there.includes(engine), "what is lost is not held");
+    const live = this.#live;
+    assert(live.includes(engine), "a lost engine holds no sequence");
     const placement = this.#rule?.place(spec, [engine], nowMs) ?? only(engine);
-    return this.#count(spec.id, { ...placement, reason: "continues" }, there);
+    return this.#count(spec.id, { ...placement, reason: "continues" }, live);
   }
 
-  /** Places a sequence again that its engine has returned. Null: no engine is there. */
+  /** Places a sequence again that its engine has returned. Null: no engine is live. */
   placeAgain(spec: SequenceSpec, nowMs: number): Placement | null {
-    const there = this.#there;
-    if (this.#rule?.placeAgain === undefined || there.length < 2) return this.place(spec, nowMs);
-    return this.#count(spec.id, this.#rule.placeAgain(spec, there, nowMs), there);
+    const live = this.#live;
+    if (this.#rule?.placeAgain === undefined || live.length < 2) return this.place(spec, nowMs);
+    return this.#count(spec.id, this.#rule.placeAgain(spec, live, nowMs), live);
   }
 
-  /** Chooses the engine for a prefix hint. Null: no engine is there. */
+  /** Chooses the engine for a prefix hint. Null: no engine is live. */
   expect(hint: PrefixHint, nowMs: number): EngineId | null {
-    const there = this.#there;
-    if (there.length === 0) return null;
-    if (hint.engine !== undefined && there.includes(hint.engine)) return hint.engine;
-    return this.#rule?.expect?.(hint, there, nowMs) ?? there[hint.id % there.length]!;
+    const live = this.#live;
+    if (live.length === 0) return null;
+    if (hint.engine !== undefined && live.includes(hint.engine)) return hint.engine;
+    return this.#rule?.expect?.(hint, live, nowMs) ?? live[hint.id % live.length]!;
   }
 
   /** Records that a prefix hint is longer. */
@@ -86,18 +85,18 @@ export class Dispatcher {
 
   /** Waiting sequences that would begin earlier elsewhere, and should be recalled; each is named once. */
   surplus(specOf: (id: SequenceId) => SequenceSpec, nowMs: number): readonly SequenceId[] {
-    const there = this.#there;
-    return there.length < 2 ? [] : (this.#rule?.surplus?.(specOf, there, nowMs) ?? []);
+    const live = this.#live;
+    return live.length < 2 ? [] : (this.#rule?.surplus?.(specOf, live, nowMs) ?? []);
   }
 
-  /** Places a task group. Null: no engine is there. */
+  /** Places a task group. Null: no engine is live. */
   placeTaskGroup(specs: readonly SequenceSpec[], nowMs: number): readonly (Placement | null)[] {
-    const there = this.#there;
-    if (this.#rule?.placeTaskGroup === undefined || there.length < 2) {
+    const live = this.#live;
+    if (this.#rule?.placeTaskGroup === undefined || live.length < 2) {
       return specs.map((spec) => this.place(spec, nowMs));
     }
-    const placements = this.#rule.placeTaskGroup(specs, there, nowMs);
-    return placements.map((placement, index) => this.#count(specs[index]!.id, placement, there));
+    const placements = this.#rule.placeTaskGroup(specs, live, nowMs);
+    return placements.map((placement, index) => this.#count(specs[index]!.id, placement, live));
   }
 
   /** Records that a sequence was admitted, with `cachedTokens` of its prompt cached. */
@@ -132,15 +131,15 @@ export class Dispatcher {
 
   /** Removes a lost engine and its work. */
   lost(engine: EngineId): void {
-    this.#there = this.#there.filter((other) => other !== engine);
+    this.#live = this.#live.filter((other) => other !== engine);
     for (const [id, at] of this.#placed) if (at === engine) this.ended(id, false);
     this.#rule?.lost?.(engine);
   }
 
   /** Adds an engine that is back, empty, in incarnation `epoch`. */
   joined(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void {
-    assert(!this.#there.includes(engine), "only a lost engine comes back");
-    this.#there = [...this.#there, engine].sort((a, b) => a - b);
+    assert(!this.#live.includes(engine), "only a lost engine comes back");
+    this.#live = [...this.#live, engine].sort((a, b) => a - b);
     this.#rule?.joined?.(engine, spec, epoch, nowMs);
   }
 
@@ -161,9 +160,9 @@ export class Dispatcher {
     return this.#rule?.index ?? null;
   }
 
-  #count(id: SequenceId, chosen: Placement, there: readonly EngineId[]): Placement {
-    assert(!this.#placed.has(id), "a sequence is in one place");
-    const placement: Placement = there.length === 1 ? { ...chosen, reason: "only" } : chosen;
+  #count(id: SequenceId, chosen: Placement, live: readonly EngineId[]): Placement {
+    assert(!this.#placed.has(id), "a sequence is on one engine");
+    const placement: Placement = live.length === 1 ? { ...chosen, reason: "only" } : chosen;
     this.#placed.set(id, placement.engine);
     this.#counts[placement.reason] = (this.#counts[placement.reason] ?? 0) + 1;
     return placement;

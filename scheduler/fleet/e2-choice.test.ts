@@ -36,13 +36,13 @@ test("a holder is exploited as long as that costs less than computing the prefix
   expect(choose(8.1)).toEqual({ engine: 1 as EngineId, reason: "spill" });
 });
 
-test("what the others on an engine lose while the prompt is computed there counts as its own time does", () => {
+test("the delay of an engine's other sequences counts like the prompt's own time", () => {
   const elsewhere = { ...cost(1, 0, 0), delayMs: 5 };
   expect(chooseE2([cost(0, 80, 12.9), elsewhere], situation()).engine).toBe(0 as EngineId);
   expect(chooseE2([cost(0, 80, 13.1), elsewhere], situation()).engine).toBe(1 as EngineId);
 });
 
-test("a holder of less that costs less is taken", () => {
+test("a shorter match on a cheaper engine wins", () => {
   const costs = [cost(0, 80, 9), cost(1, 80, 8), cost(2, 64, 2)];
   expect(chooseE2(costs, situation())).toEqual({ engine: 2 as EngineId, reason: "exploit" });
 });

@@ -39,8 +39,8 @@ export function isMostly(cachedTokens: number, promptTokens: number): boolean {
 }
 
 /**
- * The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. Where
- * costs without M are more already, M is not read.
+ * The engine with the least sum of costs. Ties: more cached tokens, then fewer pages in use, then the lower id. M is
+ * read only where the other costs do not exceed the least sum already.
  */
 export function cheapest(
   costs: readonly PlacementCost[],
@@ -48,7 +48,7 @@ export function cheapest(
 ): PlacementCost {
   const floorsMs = new Float64Array(costs.length);
   for (let index = 0; index < costs.length; index++) floorsMs[index] = floorMs(costs[index]!);
-  // The likeliest first, so that M is read of few.
+  // The cheapest without M come first, so that M is computed for few.
   let next = leastIndex(floorsMs);
   let chosen = costs[next]!;
   let leastMs = totalMs(chosen);

@@ -57,7 +57,7 @@ export class E2 implements PlacementRule {
   readonly #inFlight = new Map<SequenceId, InFlight>();
   /** Total of their prefill costs, by engine. */
   readonly #inFlightUs: number[];
-  /** Waiting sequences by engine, without those that it was asked to return. */
+  /** Waiting sequences by engine, except those that it was asked to return. */
   readonly #waiting: readonly Map<SequenceId, Work>[];
   readonly #pageTokens: number;
   readonly #costs: Costs;
@@ -77,28 +77,28 @@ export class E2 implements PlacementRule {
     this.#costs = new Costs(this.#views, this.#outstanding, this.index, turns.tenantReach);
   }
 
-  place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement {
+  place(spec: SequenceSpec, live: readonly EngineId[], nowMs: number): Placement {
     const incoming = this.#incoming(spec);
-    const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
+    const costs = this.#costs.look(incoming, this.#open(incoming, live), nowMs);
     const { engine, reason } = chooseE2(costs, this.#situation(incoming));
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
 
   /** Places a sequence where it costs least. */
-  placeAgain(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement {
-    return this.#placeCheapest(spec, "move", there, nowMs);
+  placeAgain(spec: SequenceSpec, live: readonly EngineId[], nowMs: number): Placement {
+    return this.#placeCheapest(spec, "move", live, nowMs);
   }
 
   /** Places a task group by list scheduling (`taskGroupOrder`). */
   placeTaskGroup(
     specs: readonly SequenceSpec[],
-    there: readonly EngineId[],
+    live: readonly EngineId[],
     nowMs: number,
   ): readonly Placement[] {
     const placements: Placement[] = [];
     const tokens = specs.map(({ promptTokens, stop }) => promptTokens.length + stop.tokensMax);
     for (const index of taskGroupOrder(tokens)) {
-      placements[index] = this.#placeCheapest(specs[index]!, "gang", there, nowMs);
+      placements[index] = this.#placeCheapest(specs[index]!, "gang", live, nowMs);
     }
     return placements;
   }
@@ -108,9 +108,9 @@ export class E2 implements PlacementRule {
    * before it. So waiting calls are spread as if they ran, and each finds its prefix where it has room to
    * run.
    */
-  expect(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId {
+  expect(hint: PrefixHint, live: readonly EngineId[], nowMs: number): EngineId {
     const incoming = this.#incoming(sequenceOfHint(hint, hint.tokens), true);
-    const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
+    const costs = this.#costs.look(incoming, this.#open(incoming, live), nowMs);
     for (const cost of costs) cost.loadMs += this.#inFlightUs[cost.engine]! / 1000;
     const { engine, cachedTokens } = cheapest(costs, this.#situation(incoming));
     this.#addInFlight(hint, incoming, { engine, cachedTokens, nowMs });
@@ -137,10 +137,10 @@ export class E2 implements PlacementRule {
 
   surplus(
     specOf: (id: SequenceId) => SequenceSpec,
-    there: readonly EngineId[],
+    live: readonly EngineId[],
     nowMs: number,
   ): readonly SequenceId[] {
-    const crowds = there.map((engine) => {
+    const crowds = live.map((engine) => {
       const view = this.#views[engine]!;
       const context = this.#outstanding.meanContext(engine);
       const decodeMs = view.decodeMs(this.#outstanding.sequences(engine), context);
@@ -152,7 +152,7 @@ export class E2 implements PlacementRule {
     const ids = surplus(crowds, (id) => {
       const spec = specOf(id);
       const incoming = this.#incoming(spec);
-      return this.#costs.look(incoming, this.#open(incoming, there), nowMs);
+      return this.#costs.look(incoming, this.#open(incoming, live), nowMs);
     });
     for (const id of ids) this.#waiting[this.#work.get(id)!.engine]!.delete(id);
     return ids;
@@ -167,7 +167,7 @@ export class E2 implements PlacementRule {
 
   drew(id: SequenceId): void {
     const work = this.#work.get(id)!;
-    // From its first token on, the engine's KV events tell of its prefix.
+    // The engine's KV events have reported its prefix before its first token.
     if (!work.isDecoding && work.end !== null) this.index.settle(work.end, work.engine);
     this.#outstanding.drew(work);
   }
@@ -213,11 +213,11 @@ export class E2 implements PlacementRule {
   #placeCheapest(
     spec: SequenceSpec,
     reason: PlacementReason,
-    there: readonly EngineId[],
+    live: readonly EngineId[],
     nowMs: number,
   ): Placement {
     const incoming = this.#incoming(spec);
-    const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
+    const costs = this.#costs.look(incoming, this.#open(incoming, live), nowMs);
     const { engine } = cheapest(costs, this.#situation(incoming));
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
@@ -244,13 +244,13 @@ export class E2 implements PlacementRule {
   }
 
   /** Candidates: engines where it fits and that are ready; if there are none, all where it fits; else all. */
-  #open({ tokens }: Incoming, there: readonly EngineId[]): readonly EngineId[] {
+  #open({ tokens }: Incoming, live: readonly EngineId[]): readonly EngineId[] {
     const fits = (engine: EngineId): boolean => this.#views[engine]!.fits(tokens);
     const isReady = (engine: EngineId): boolean =>
       this.#views[engine]!.isWarm || this.#outstanding.sequences(engine) < COLD_SEQUENCES;
-    const roomy = there.every(fits) ? there : there.filter(fits);
+    const roomy = live.every(fits) ? live : live.filter(fits);
     const ready = roomy.every(isReady) ? roomy : roomy.filter(isReady);
-    return ready.length > 0 ? ready : roomy.length > 0 ? roomy : there;
+    return ready.length > 0 ? ready : roomy.length > 0 ? roomy : live;
   }
 
   #situation({ tokens }: Incoming): E2Situation {

@@ -24,7 +24,7 @@ test("beside decodes with a target they take longer, the more of them the longer
   expect(stretches[0]).toBeLessThan(1.5);
 });
 
-test("on an engine that cannot keep the target beside any prompt they hardly get on", () => {
+test("on an engine that cannot meet the target beside any prompt they hardly progress", () => {
   // A tile of 16 tokens every two seconds, instead of 0.5 ms a token.
   expect(viewOf(5).stretch(1, 500)).toBeGreaterThan(100);
 });

@@ -5,16 +5,16 @@ import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, TimePolicy } from "../policy.ts";
 
 /**
- * Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps.
+ * Probe steps of the cost model: a full step of prompt tokens without context, and one after a long context.
  */
 const FULL_STEP = 2048;
 const LONG_CONTEXT = 16_384;
-/** Number of reports after which the cost model is asked again, since it learns. */
+/** Reports after which the cost model, which learns, is probed again. */
 const PACE_REPORTS = 16;
 /** Fewest decodes that a step is assumed to have. */
 const DECODES_MIN = 8;
 
-/** Load that a new sequence of one objective finds on an engine. */
+/** Load that a new sequence of one objective meets on an engine. */
 export class Standing {
   objective: Objective | null = null;
   /** Version of the engine's work that this was computed from; -1: none. */
@@ -22,12 +22,11 @@ export class Standing {
   /** Number of sequences beside it, and their mean context in tokens. */
   running = 0;
   context = 0;
-  /**
-   * Time of one token of its answer, time of all offline work, and the factor by which its prompt takes
-   * longer.
-   */
+  /** Milliseconds of work per token of its answer. */
   tokenMs = 0;
+  /** Milliseconds of all offline work. */
   offlineMs = 0;
+  /** Factor by which its prefill takes longer beside decodes (`EngineView.stretch`). */
   stretch = 1;
   /** Number of pages for which offline sequences are preempted. */
   offlinePages = 0;
@@ -46,7 +45,7 @@ export class EngineView {
   #reportsLeft = 0;
   #tokenMs = 0;
   #attentionMs = 0;
-  /** Last results: placements ask the same of an engine until something happens there. */
+  /** Cached results: placements repeat the same query until the engine's work changes. */
   readonly standing = new Standing();
   /** Token times by number of decodes, since the cost model was last asked. */
   readonly #stretches = new Map<number, number>();
@@ -91,9 +90,9 @@ export class EngineView {
   }
 
   /**
-   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of
-   * full steps, and their attention. (A step of a short prompt alone costs more, as all weights are read for
-   * few tokens; but where there is a load to speak of, prompts share their steps.)
+   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of full
+   * steps, and their attention. A short prompt alone in a step costs more, as the device reads all weights for few
+   * tokens; but under load prompts share their steps.
    */
   promptWorkMs(tokens: number, context: number): number {
     if (this.#reportsLeft === 0) this.#learnPace();
@@ -101,7 +100,7 @@ export class EngineView {
     return tokens * (this.#tokenMs + this.#attentionMs * meanContext);
   }
 
-  /** Milliseconds of work that one token of one of `running` sequences is. */
+  /** Milliseconds of work per output token, with `running` sequences in the step. */
   decodeMs(running: number, context: number): number {
     const decodes = Math.max(DECODES_MIN, running);
     return decodeStepMs(this.costs, decodes, context) / decodes;
@@ -116,9 +115,9 @@ export class EngineView {
   }
 
   /**
-   * Factor, at least 1, by which prompts take longer beside `decodes` decodes of `context` tokens each,
-   * relative to full steps. The cause is that steps must keep to a target. An engine that is too slow for its
-   * target, or full of decodes, has hardly any room for prompts, however few wait there.
+   * Factor ≥ 1 by which prefill takes longer beside `decodes` decodes of `context` tokens each than in full steps,
+   * because steps must keep the TBT target. An engine that is too slow for its target, or full of decodes, has
+   * hardly any time for prompts, however few wait there.
    */
   stretch(decodes: number, context: number): number {
     if (decodes === 0 || this.#batch.kind !== "time" || this.#batch.tbtMs === null) return 1;
@@ -164,8 +163,8 @@ export class EngineView {
 }
 
 /**
- * A sum over about the last `windowMs`: the additions of the current stretch of that length, and of the
- * stretch before the share that the window still reaches, as if evenly spread.
+ * A sum over about the last `windowMs` (sliding window counter): the additions of the current interval of that
+ * length, plus those of the interval before, weighted by its share that the window still covers.
  */
 export class WindowSum {
   readonly #windowMs: number;

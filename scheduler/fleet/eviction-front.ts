@@ -9,13 +9,12 @@ import {
 } from "./index-node.ts";
 import type { IndexOrder } from "./index-order.ts";
 
-/** Most nodes that a look goes through; further ones are assumed to be alike. */
-const LOOK = 64;
+/** Nodes that an estimate reads at most; it assumes that further ones are like these. */
+const NODES_MAX = 64;
 
 /**
- * The nodes that one engine would evict first. Their fields, which lie anywhere in memory, are copied side by
- * side until the engine's cache changes: most looks are at engines where nothing has changed since the last
- * one.
+ * The nodes that one engine would evict first. Their fields are copied to one array, which stays valid until the
+ * engine's cache changes: most estimates are for engines without changes since the last one.
  */
 export class EvictionFront {
   readonly #engine: number;
@@ -23,7 +22,7 @@ export class EvictionFront {
   readonly #windowMs: number;
   /** The copied nodes, and the fields of each. */
   readonly #nodes: IndexNode[] = [];
-  readonly #words = new Float64Array(LOOK * FRONT_WORDS);
+  readonly #words = new Float64Array(NODES_MAX * FRONT_WORDS);
 
   /** Hits are counted over about `windowMs`. */
   constructor(engine: number, order: IndexOrder, windowMs: number) {
@@ -38,8 +37,8 @@ export class EvictionFront {
   }
 
   /**
-   * Time to compute `pages` evicted pages again, weighed by the hits of each. `stays`: whether a node is not
-   * evicted all the same; null: none is. `recomputeMs` takes pages and the page that they begin at.
+   * Milliseconds to recompute `pages` evicted pages, weighted by the hits of each. `stays`: true for a node that
+   * would not be evicted; null: there is none. `recomputeMs` gets a page count and the index of the first page.
    */
   costMs(
     pages: number,
@@ -51,7 +50,7 @@ export class EvictionFront {
     let left = pages;
     let sumMs = 0;
     let looked = 0;
-    for (; left > 0 && looked < LOOK && (looked < nodes.length || this.#read(nowMs)); looked++) {
+    for (; left > 0 && looked < NODES_MAX && (looked < nodes.length || this.#read(nowMs)); looked++) {
       const at = looked * FRONT_WORDS;
       const share = 1 - (nowMs - words[at + SINCE_MS]!) / this.#windowMs;
       if (share <= 0) {
@@ -66,7 +65,7 @@ export class EvictionFront {
       if (returns > 0) sumMs += recomputeMs(taken, words[at + FIRST]! + evictable - taken) * returns;
       left -= taken;
     }
-    const isCutShort = left > 0 && left < pages && looked === LOOK && this.#next() !== null;
+    const isCutShort = left > 0 && left < pages && looked === NODES_MAX && this.#next() !== null;
     return (isCutShort ? pages / (pages - left) : 1) * sumMs;
   }
 

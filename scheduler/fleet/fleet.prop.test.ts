@@ -270,7 +270,7 @@ class Play {
     this.clock.after(backAfterMs, () => {
       this.#epochs[engine]! += 1;
       this.#open(engine);
-      this.fleet.believe(engine, this.#costs[engine]!);
+      this.fleet.updateCosts(engine, this.#costs[engine]!);
       this.fleet.replaced(engine, this.#link(engine), SPEC, this.#epochs[engine]!);
     });
   }
@@ -370,7 +370,7 @@ const commands = fc.array(
   { maxLength: 50, size: "max" },
 );
 
-test("a fleet keeps its promises, and is repeated", () => {
+test("a fleet keeps its invariants, and a replay gives the same result", () => {
   const setting = fc.record({
     engines: fc.integer({ min: 1, max: ENGINES_MAX }),
     delayMs: fc.constantFrom(0, 0.2, 30),

@@ -114,7 +114,7 @@ test("a report may have several tokens of a sequence: they are told in order", (
   expect(listeners.map(({ finishes }) => finishes)).toEqual([[{ kind: "length" }], []]);
 });
 
-test("the totals of a replaced engine go on, its state does not", () => {
+test("a replaced engine keeps its counters and loses its state", () => {
   const { fleet, clock, lose, replace } = fleetOf(2);
   fleet.submit(sequenceSpec(tokensFrom(0, 20), 5), new Listener());
   clock.runAll();
@@ -161,7 +161,7 @@ test("ids are never given twice, and abort, pause and resume find their engine",
   expect(sent[0]).toHaveLength(2);
 });
 
-test("a wish raises a sequence where it is and wherever it goes on, and never lowers it", () => {
+test("raise() raises a sequence's service on its engine and after a move, and never lowers it", () => {
   const { fleet, clock, sent, lose } = fleetOf(2);
   const offline = { ...chatService, objective: "throughput", tbtMs: 80 } as const;
   const listener = new Listener();
@@ -183,7 +183,7 @@ test("a wish raises a sequence where it is and wherever it goes on, and never lo
   expect(listener.finishes).toEqual([{ kind: "length" }]);
 });
 
-test("when an engine is lost, what was there goes on elsewhere with the same tokens, each told once", () => {
+test("when an engine is lost its sequences continue elsewhere with the same tokens, each reported once", () => {
   const { fleet, clock, sent, lose } = fleetOf(2);
   const specs = [
     sequenceSpec(tokensFrom(0, 20), 30),
@@ -214,7 +214,7 @@ test("when an engine is lost, what was there goes on elsewhere with the same tok
   expect(submitted.find(({ id }) => id === 0)!.drawnTokens).toHaveLength(told);
 });
 
-test("a sequence that loses two engines fails, one that had not begun does not, and an unwanted one just ends", () => {
+test("a sequence that loses two engines fails, one that had not begun does not, and an aborted one just ends", () => {
   const { fleet, clock, lose } = fleetOf(3, { engine: { admission: { sequencesMax: 1 } } });
   const listeners = Array.from({ length: 6 }, () => new Listener());
   const ids = listeners.map((listener) => fleet.submit(sequenceSpec(tokensFrom(0, 20), 30), listener));
@@ -368,7 +368,7 @@ test("a listener may submit and abort from within its calls", () => {
   expect(second.finishes).toEqual([{ kind: "length" }]);
 });
 
-test("what listeners do comes after all that follows from what they are told of", () => {
+test("commands from within a listener run after the report that it was called for", () => {
   const { fleet, clock, sent } = fleetOf(1);
   const listener: SequenceListener = {
     onStarted: () => {},
@@ -381,7 +381,7 @@ test("what listeners do comes after all that follows from what they are told of"
   expect(kinds(sent)).toEqual([["submit"]]);
 });
 
-test("an unwanted sequence is held nowhere when it is lost with its engine", () => {
+test("an aborted sequence that is lost with its engine is not held", () => {
   const { fleet, clock, lose } = fleetOf(2);
   const held = fleet.submit(sequenceSpec(tokensFrom(0, 20), 50, { isHeld: true }), new Listener());
   fleet.abort(held);

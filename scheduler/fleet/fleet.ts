@@ -23,8 +23,8 @@ import {
   type EngineLoad,
   type EngineMessage,
   type EngineReport,
-  goneOn,
   idleLoad,
+  withTotalsOf,
 } from "../messages.ts";
 import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
@@ -40,8 +40,10 @@ export interface EngineLink {
   send(message: EngineMessage): void;
 }
 
-/** Receives a sequence's tokens. `onFinish` is called last and exactly once; it may be called from within
- *  `submit`. A listener may call the fleet, whose state is complete by then. */
+/**
+ * Receives a sequence's tokens. `onFinish` is called last and exactly once; it may be called from within
+ * `submit`. A listener may call the fleet, whose state is complete by then.
+ */
 export interface SequenceListener {
   /** Called when the sequence is admitted. `cachedTokens` of the prompt need not be computed. */
   onStarted(cachedTokens: number, at: StartedAt): void;
@@ -52,7 +54,7 @@ export interface SequenceListener {
   onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
   /** Called with the number of computed prompt tokens, if the sequence asks for it; it may fall. */
   onProgress?(tokens: number): void;
-  /** Called with a draft that was checked, before its right tokens come. */
+  /** Called with a verified draft, before its accepted tokens. */
   onDraft?(draft: CheckedDraft): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   /** `drawn`: all tokens that the sequence drew, some perhaps after its abort. `story`: its time by cause. */
@@ -105,11 +107,12 @@ const fleetDefaults: FleetOptions = {
   onPlacement: () => {},
 };
 
-/** Milliseconds between two looks for sequences to move, and the most moves of one sequence. */
+/** Milliseconds between two searches for waiting sequences to migrate. */
 const MOVE_EVERY_MS = 200;
+/** Migrations of one sequence at most. */
 const MOVES_MAX = 2;
 
-/** Most times that a sequence continues on another engine. */
+/** Lost engines after which a sequence continues on another one at most. */
 const REPLAYS_MAX = 2;
 
 /** A sequence that has not ended, wherever it is. */
@@ -166,13 +169,12 @@ interface EngineState {
 }
 
 /**
- * All engines of this machine: gives out sequence ids, has sequences placed, and passes their tokens to
- * listeners. Knows no threads: links carry messages one way, `report` and `lost` are called with what comes
- * back.
+ * Router over all engines of this machine: assigns sequence ids, places sequences by the dispatcher, and passes their
+ * tokens to listeners. It knows no threads: links carry its messages to engines, and their owner calls `report` and
+ * `lost` with the answers.
  *
- * When an engine is lost, its sequences continue elsewhere: their prompt and the tokens so far are computed
- * again. Draws are a function of these tokens, the seed and the position, so that listeners notice nothing
- * but a pause.
+ * When an engine is lost, its sequences continue elsewhere: another engine recomputes their prompt and the tokens so
+ * far. Draws are a function of these tokens, the seed and the position, so that a listener sees only a pause.
  *
  * One of the running sequences may have crashed the engine. These suspects continue one at a time, each after
  * the one before has drawn a token, and all others after them. So a sequence that crashes another engine is
@@ -199,9 +201,9 @@ export class Fleet {
   #trial: ActiveSequence | null = null;
   #nextId = 0;
   #movedMs = 0;
-  /** Calls of listeners to make, in order. */
-  readonly #news: (() => void)[] = [];
-  #isTelling = false;
+  /** Pending calls of listeners, in order. */
+  readonly #calls: (() => void)[] = [];
+  #isCalling = false;
 
   constructor(
     engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
@@ -258,7 +260,7 @@ export class Fleet {
   submit(spec: Unplaced, listener: SequenceListener): SequenceId {
     const active = this.#open(spec, listener);
     this.#place(active);
-    this.tellNews();
+    this.callListeners();
     return active.id;
   }
 
@@ -269,14 +271,13 @@ export class Fleet {
     taskGroup.forEach((active, index) => {
       this.#begin(active, placements[index]!);
     });
-    this.tellNews();
+    this.callListeners();
     return taskGroup.map(({ id }) => id);
   }
 
   /**
-   * Adds a prefix hint: its cached pages are kept if there is room, and the rest is computed ahead if there
-   * is time. `onWarmed` is called with tokens that were. Returns the id by which it is extended and
-   * forgotten.
+   * Adds a prefix hint: its engine keeps the cached pages if there is room, and computes the rest ahead if there
+   * is time. `onWarmed` is called with the number of tokens computed ahead. Returns the id for `extend` and `forget`.
    */
   expect(expected: Expected, onWarmed: (tokens: number) => void = () => {}): SequenceId {
     const id = this.#nextId as SequenceId;
@@ -322,7 +323,7 @@ export class Fleet {
     active.isAborted = true;
     if (active.engine === null) this.#finish(id, { kind: "aborted" });
     else this.#send(active.engine, { kind: "abort", sequence: id });
-    this.tellNews();
+    this.callListeners();
   }
 
   /** Pauses a sequence whose reader is slow; does nothing if it has ended. */
@@ -335,8 +336,8 @@ export class Fleet {
   }
 
   /**
-   * Raises the service of a sequence, and never lowers it. Does nothing if it has ended, or is served as well
-   * already.
+   * Raises the service of a sequence, and never lowers it. Does nothing if the sequence has ended, or has a service
+   * as good already.
    */
   raise(id: SequenceId, wanted: Service): void {
     const active = this.#active.get(id);
@@ -362,7 +363,7 @@ export class Fleet {
   report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {
     const nowMs = this.#nowMs();
     const state = this.#engines[engine]!;
-    state.load = goneOn(report.load, state.loadBefore);
+    state.load = withTotalsOf(report.load, state.loadBefore);
     this.outlook.reported(engine, report.load);
     const answer = this.#dispatcher.reported(engine, report.load, report.kvEvents);
     if (answer !== null) this.#send(engine, { kind: answer });
@@ -380,20 +381,20 @@ export class Fleet {
       this.outlook.started(sequence, cachedTokens);
       active.isStarted = true;
       const at = { engine, matchedTokens, tierTokens: 0, hostTokens: 0, ...loaded };
-      if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens, at));
+      if (!active.isAnnounced) this.#calls.push(() => active.listener.onStarted(cachedTokens, at));
       active.isAnnounced = true;
     }
     for (const { sequence, start, logprobs } of report.prompts) {
       const active = this.#active.get(sequence);
-      if (active !== undefined) this.#news.push(() => active.listener.onPromptLogprobs?.(start, logprobs));
+      if (active !== undefined) this.#calls.push(() => active.listener.onPromptLogprobs?.(start, logprobs));
     }
     for (const { sequence, tokens } of report.progress) {
       const active = this.#active.get(sequence);
-      if (active !== undefined) this.#news.push(() => active.listener.onProgress?.(tokens));
+      if (active !== undefined) this.#calls.push(() => active.listener.onProgress?.(tokens));
     }
     for (const draft of report.checked) {
       const active = this.#active.get(draft.sequence);
-      if (active !== undefined) this.#news.push(() => active.listener.onDraft?.(draft));
+      if (active !== undefined) this.#calls.push(() => active.listener.onDraft?.(draft));
     }
     for (const { sequence, at, account } of report.accounts)
       this.#active.get(sequence)?.story.took(account, at === "first", nowMs);
@@ -405,21 +406,21 @@ export class Fleet {
       this.outlook.drew(active.id);
       active.drawn.push(token);
       active.isSuspect = false;
-      this.#news.push(() => active.listener.onToken(token, report.logprobs?.[i] ?? null));
+      this.#calls.push(() => active.listener.onToken(token, report.logprobs?.[i] ?? null));
     }
     for (const { hint, tokens } of report.warmed) {
       const expectation = this.#expectations.get(hint);
-      if (expectation !== undefined) this.#news.push(() => expectation.onWarmed(tokens));
+      if (expectation !== undefined) this.#calls.push(() => expectation.onWarmed(tokens));
     }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
     this.#recall(nowMs);
-    if (learnt !== null) this.believe(engine, learnt);
-    this.tellNews();
+    if (learnt !== null) this.updateCosts(engine, learnt);
+    this.callListeners();
   }
 
-  /** Takes an engine's cost model; placements use a copy of it. */
-  believe(engine: EngineId, learnt: EngineCosts): void {
+  /** Replaces the cost model of an engine for placement by a copy of `learnt`. */
+  updateCosts(engine: EngineId, learnt: EngineCosts): void {
     this.#estimated[engine]!.take(steady(learnt));
   }
 
@@ -438,7 +439,7 @@ export class Fleet {
       if (!this.#engines.some(isHereOrComing)) {
         for (const active of this.#active.values()) if (active.engine === null) this.#fail(active, reason);
       }
-      this.tellNews();
+      this.callListeners();
       return;
     }
     for (const [id, at] of this.#held) if (at === engine) this.#held.delete(id);
@@ -446,9 +447,9 @@ export class Fleet {
     for (const { hint } of expected) this.#dispatcher.forgot(hint.id);
     this.#dispatcher.lost(engine);
     for (const one of expected) this.#expectAt(one);
-    for (const active of this.#active.values()) if (active.engine === engine) this.#takeBack(active, reason);
+    for (const active of this.#active.values()) if (active.engine === engine) this.#requeue(active, reason);
     if (this.#trial === null || this.#trial.engine === null) this.#endTrial();
-    this.tellNews();
+    this.callListeners();
   }
 
   /** Adds an engine that replaces a lost one, in incarnation `epoch`. */
@@ -457,14 +458,14 @@ export class Fleet {
     assert(state.lostReason !== null, "only a lost engine is replaced");
     state.link = link;
     state.loadBefore = state.load;
-    state.load = goneOn(idleLoad(spec), state.loadBefore);
+    state.load = withTotalsOf(idleLoad(spec), state.loadBefore);
     state.lostReason = null;
     state.isComing = false;
     state.epoch = epoch;
     this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
-    if (this.#trial === null) this.#goOn();
+    if (this.#trial === null) this.#placeWaiting();
     for (const one of this.#expectations.values()) if (one.engine === null) this.#expectAt(one);
-    this.tellNews();
+    this.callListeners();
   }
 
   /** Time of a sequence by cause, up to now; null: it has ended. */
@@ -575,8 +576,8 @@ export class Fleet {
     }
   }
 
-  /** Lets a sequence of a lost engine wait for another engine, or ends it. */
-  #takeBack(active: ActiveSequence, reason: string): void {
+  /** Returns a sequence of a lost engine to the fleet's waiting ones, or ends it. */
+  #requeue(active: ActiveSequence, reason: string): void {
     const { isStarted, isSuspect } = active;
     active.engine = null;
     active.story.left("lost", this.#nowMs());
@@ -589,14 +590,14 @@ export class Fleet {
 
   #endTrial(): void {
     this.#trial = null;
-    this.#goOn();
+    this.#placeWaiting();
   }
 
   /**
    * Places the waiting sequences. Of those that have lost an engine only the next suspect is placed, or all
    * if there is none; a paused suspect is left out, as it would delay the others.
    */
-  #goOn(): void {
+  #placeWaiting(): void {
     const waiting = [...this.#active.values()].filter(({ engine }) => engine === null);
     const next = waiting.find(({ isSuspect, isPaused }) => isSuspect && !isPaused);
     for (const active of waiting) {
@@ -637,7 +638,7 @@ export class Fleet {
     if (isPaused && active === this.#trial) this.#endTrial();
     if (active.engine !== null)
       this.#send(active.engine, { kind: isPaused ? "pause" : "resume", sequence: id });
-    this.tellNews();
+    this.callListeners();
   }
 
   #fail(active: ActiveSequence, reason: string): void {
@@ -655,21 +656,21 @@ export class Fleet {
     this.#dispatcher.ended(sequence, isWhole);
     this.outlook.ended(sequence, isWhole);
     const story = active.story.now(this.#nowMs(), true);
-    this.#news.push(() => active.listener.onFinish(finish, active.drawn, story));
+    this.#calls.push(() => active.listener.onFinish(finish, active.drawn, story));
     if (active === this.#trial) this.#endTrial();
   }
 
   /**
-   * Calls the listeners, last of all since they call the fleet: a recording has their calls after the event,
-   * and a replay repeats them there.
+   * Calls the listeners at the end of an event, since they may call the fleet. So a recording has their calls after
+   * the event, and a replay repeats them there.
    */
-  protected tellNews(): void {
-    if (this.#isTelling) return; // the listener's caller continues with the rest
-    this.#isTelling = true;
+  protected callListeners(): void {
+    if (this.#isCalling) return; // the listener's caller continues with the rest
+    this.#isCalling = true;
     try {
-      for (let news = this.#news.shift(); news !== undefined; news = this.#news.shift()) news();
+      for (let call = this.#calls.shift(); call !== undefined; call = this.#calls.shift()) call();
     } finally {
-      this.#isTelling = false;
+      this.#isCalling = false;
     }
   }
 

@@ -1,7 +1,7 @@
 /** Words of a holder, an engine that has or will have some of the node: [at, at + KINDS). */
 const ENGINE = 0;
 const CACHED = 1;
-const PROMISED = 2;
+const IN_FLIGHT = 2;
 const READERS = 3;
 const HITS = 4;
 const HITS_BEFORE = 5;
@@ -25,10 +25,10 @@ const nothing = new Int32Array(0);
 /**
  * A node of the prefix index: pages [first, end) of every path through it, and the engines that have them.
  *
- * An engine has the leading `cached` pages of a node, and those of its parent all, if any of the node:
- * engines evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it
- * will have computed the whole node. From its first token until its end it is a reader. An engine without
- * pages, in-flight sequences and readers is no holder.
+ * An engine has the leading `cached` pages of a node; if it has any, it has all pages of the parent, since engines
+ * evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it will compute
+ * the whole node. From its first token until its end it is a reader. A holder is an engine with pages, in-flight
+ * sequences or readers.
  */
 export class IndexNode {
   /** Number in the index; given to another when the node is removed. */
@@ -79,7 +79,7 @@ export class IndexNode {
   }
 
   inFlight(engine: number): number {
-    return this.#word(engine, PROMISED);
+    return this.#word(engine, IN_FLIGHT);
   }
 
   /** Sequences there that have their first token, and have not ended. */
@@ -99,7 +99,7 @@ export class IndexNode {
       if (found[engine] !== this.first) continue;
       const pages = Math.min(words[at + CACHED]!, common);
       if (cached[engine] === this.first) cached[engine]! += pages;
-      found[engine]! += words[at + PROMISED]! > 0 ? common : pages;
+      found[engine]! += words[at + IN_FLIGHT]! > 0 ? common : pages;
     }
   }
 
@@ -111,7 +111,7 @@ export class IndexNode {
   }
 
   countInFlight(engine: number, count: 1 | -1): void {
-    this.#addSequence(engine, PROMISED, count);
+    this.#addSequence(engine, IN_FLIGHT, count);
   }
 
   addReader(engine: number, count: 1 | -1): void {
@@ -139,16 +139,15 @@ export class IndexNode {
   }
 
   /**
-   * Writes the node's data for an eviction on an engine that has some of it, as five words from `at` on. The
-   * words are: leading pages that no sequence reads or will read, the first page, and the hits there. Hits
-   * are those of this window and of the one before, and the start of this window. WindowSum would be too
-   * large here.
+   * Writes the node's fields for an eviction estimate on a holder, as `FRONT_WORDS` words from `at` on: evictable
+   * leading pages (0 while a sequence reads or will read them), index of the first page, hits in this window and in
+   * the one before, and the start of this window. A `WindowSum` per holder would take more memory.
    */
   readEviction(engine: number, nowMs: number, windowMs: number, into: Float64Array, at: number): void {
     this.#roll(nowMs, windowMs);
     const from = this.#find(engine);
     const words = this.#words;
-    const isNeeded = words[from + PROMISED]! > 0 || words[from + READERS]! > 0;
+    const isNeeded = words[from + IN_FLIGHT]! > 0 || words[from + READERS]! > 0;
     into[at + EVICTABLE] = isNeeded ? 0 : words[from + CACHED]!;
     into[at + FIRST] = this.first;
     into[at + HITS_NOW] = words[from + HITS]!;
@@ -186,7 +185,7 @@ export class IndexNode {
     return at < 0 ? 0 : this.#words[at + kind]!;
   }
 
-  #addSequence(engine: number, kind: typeof PROMISED | typeof READERS, count: 1 | -1): void {
+  #addSequence(engine: number, kind: typeof IN_FLIGHT | typeof READERS, count: 1 | -1): void {
     this.sequences += count;
     const at = this.#ensure(engine);
     this.#words[at + kind]! += count;
@@ -229,7 +228,7 @@ export class IndexNode {
   /** Removes a holder that has nothing here and nothing in flight. */
   #dropIdle(at: number): void {
     const words = this.#words;
-    if (words[at + CACHED]! > 0 || words[at + PROMISED]! > 0 || words[at + READERS]! > 0) return;
+    if (words[at + CACHED]! > 0 || words[at + IN_FLIGHT]! > 0 || words[at + READERS]! > 0) return;
     words.copyWithin(at, at + KINDS, this.#holders * KINDS);
     this.#holders -= 1;
   }

@@ -4,7 +4,7 @@ const FIRST_GUESS = 128;
 const SAMPLES = 4;
 /** Weight of the last answer in a mean of many; the mean of fewer counts all alike. */
 const WEIGHT = 1 / 16;
-/** Most prefixes that are remembered; the oldest is forgotten first. */
+/** Prefixes with an estimate at most; the oldest is dropped first. */
 const PREFIXES = 4096;
 
 interface Mean {
@@ -13,12 +13,12 @@ interface Mean {
 }
 
 /**
- * Expected lengths of answers: by the first page of the prompt, which mostly is the application's, else over
- * all.
+ * Expected lengths of answers: by the first page of the prompt, which usually identifies the application, else over
+ * all answers.
  */
 export class OutputEstimate {
   readonly #byPrefix = new Map<number, Mean>();
-  /** The guess counts as some answers. */
+  /** The first guess weighs as much as `SAMPLES` answers. */
   readonly #all: Mean = { tokens: FIRST_GUESS, samples: SAMPLES };
 
   /**

@@ -30,7 +30,7 @@ function outstanding(sequences: readonly Work[]): Outstanding {
 }
 
 describe("prompts before a new sequence", () => {
-  test("of earlier objectives all, of later ones what their credits win, of offline work none", () => {
+  test("count all work of earlier objectives, the credit share of later ones, and no offline work", () => {
     const work = outstanding([
       sequence("latency", "a", 100),
       sequence("gang", "a", 60),
@@ -43,7 +43,7 @@ describe("prompts before a new sequence", () => {
     expect(before("throughput", 45)).toBe(205);
   });
 
-  test("of its own objective its tenant's, and of other tenants as much", () => {
+  test("of its own objective count its tenant's work, and as much of each other tenant", () => {
     const work = outstanding([
       sequence("latency", "crowd", 1000),
       sequence("latency", "crowd", 1000),
@@ -58,7 +58,7 @@ describe("prompts before a new sequence", () => {
     expect(before("crowd", 2090)).toBe(2000 + 70 + 20);
   });
 
-  test("of its own objective as little as it takes itself with each, if that is less, unless the first that came is next", () => {
+  test("of its own objective count at most its own cost for each under response ratio, but all under FCFS", () => {
     const beside = (objective: Objective, workMs: number): number =>
       outstanding([100, 100, 100, 100].map((ms) => sequence(objective, "a", ms))).promptsMs(0, {
         objective,
@@ -73,7 +73,7 @@ describe("prompts before a new sequence", () => {
   });
 });
 
-test("beside a new answer are those of earlier objectives, of later ones what their credits win and no offline work, each between its rest and as long", () => {
+test("decodes beside a new one: all of earlier objectives, the credit share of later ones, no offline work", () => {
   const work = outstanding([
     sequence("latency", "a", 100),
     sequence("gang", "a", 60),

@@ -4,14 +4,14 @@ import type { LanesPolicy } from "../policy.ts";
 import type { IndexNode } from "./index-node.ts";
 
 const OBJECTIVES = objectiveOrder.length;
-/** Online objectives, which come before offline work. */
-const NOT_BULK = objectiveOrder.filter(({ isOffline }) => !isOffline).length;
+/** Number of online objectives, which come before offline work. */
+const ONLINE_OBJECTIVES = objectiveOrder.filter(({ isOffline }) => !isOffline).length;
 /**
  * Weight of the remaining tokens of answers against their number. With the remaining tokens alone an engine
  * with new answers looks free, and crowds gather there. With the number alone an engine whose answers are
  * nearly done looks full.
  */
-const LEFT = 1 / 3;
+const REMAINING_WEIGHT = 1 / 3;
 /** With more tenants than this on an engine each is a small part, and none is left out of the sum. */
 const TENANTS_MAX = 32;
 
@@ -20,7 +20,7 @@ export interface Work {
   readonly engine: number;
   objective: Objective;
   readonly tenant: string;
-  /** True if it has a target between tokens. */
+  /** True if it has a TBT target. */
   hasTarget: boolean;
   /** Prefill cost of the uncached part, in whole microseconds; 0 from the first token on. */
   promptUs: number;
@@ -87,8 +87,8 @@ export class Outstanding {
   }
 
   /**
-   * Sequences that have not ended, as far as one of `objective` has to share with them: offline work makes
-   * way for all others.
+   * Sequences that have not ended, and with which one of `objective` shares the engine: online ones do not count
+   * offline work, which makes way.
    */
   sequences(engine: number, objective: Objective = "throughput"): number {
     return sharing(this.#sequences, engine, objective);
@@ -99,7 +99,7 @@ export class Outstanding {
     return sharing(this.#decoding, engine, objective);
   }
 
-  /** Number of these that have a target between tokens. */
+  /** Number of all these with a TBT target. */
   targets(engine: number): number {
     return this.#targets[engine]!;
   }
@@ -129,7 +129,7 @@ export class Outstanding {
    * later ones it counts their share by credits, and offline work not at all. Of its own objective it counts
    * its tenant's prompts. As tenants take turns, each other tenant counts up to that amount plus `turnUs`. If
    * the objective is not first come, first served, shorter prompts than `workUs` overtake the new one, which
-   * overtakes the others (`metUs`).
+   * overtakes the others (`mutualDelayUs`).
    */
   promptsMs(engine: number, { objective, tenant, workUs, turnUs }: Arriving): number {
     let sumUs = 0;
@@ -139,7 +139,7 @@ export class Outstanding {
       if (other === own) {
         const turnsUs = this.#turnsUs(at, tenant, turnUs);
         const waiting = this.#sequences[at]! - this.#decoding[at]!;
-        sumUs += own.isFirstCome ? turnsUs : metUs(turnsUs, waiting * workUs);
+        sumUs += own.isFirstCome ? turnsUs : mutualDelayUs(turnsUs, waiting * workUs);
       } else sumUs += this.#shares[indexOf(own.precedence, other)]! * this.#promptUs[at]!;
     }
     return sumUs / 1000;
@@ -154,7 +154,7 @@ export class Outstanding {
 
   /**
    * Tokens that others draw while a new answer of `expected` tokens is generated. Later objectives count by
-   * their credits, and offline work not at all. The result lies between two bounds (`LEFT`). The lower one is
+   * their credits, and offline work not at all. The result lies between two bounds (`REMAINING_WEIGHT`). The lower one is
    * the remaining tokens, as if no sequence followed one that ends. The upper one is `expected` tokens for
    * each, as if one followed at once.
    */
@@ -163,7 +163,8 @@ export class Outstanding {
     const own = objectives[objective];
     for (const other of objectiveOrder) {
       const at = indexOf(engine, other);
-      const drawn = LEFT * this.#decodeTokens[at]! + (1 - LEFT) * this.#sequences[at]! * expected;
+      const drawn =
+        REMAINING_WEIGHT * this.#decodeTokens[at]! + (1 - REMAINING_WEIGHT) * this.#sequences[at]! * expected;
       tokens += this.#shares[indexOf(own.precedence, other)]! * drawn;
     }
     return tokens;
@@ -276,24 +277,24 @@ export class Outstanding {
 }
 
 /**
- * Estimates the mutual delay of a new sequence of work w and the n waiting ones, if the shorter of any two
- * goes first. With each it is the lesser of both works. So in total it exceeds neither the sum of theirs nor
- * n w. The harmonic mean of the two equals the sum if all have work w. It is twice the lesser if they are far
- * apart. With the sum alone, which ignores w, cheap sequences would gather on one engine and expensive ones
- * on the others.
+ * Estimates the mutual delay of a new sequence of work w and the n waiting ones, if the shorter of any two goes
+ * first. Of each pair the shorter work delays the other. So the total exceeds neither the sum of the others' work
+ * nor n w; their harmonic mean approximates it. It equals the sum if all have work w, and is twice the lesser if
+ * the two are far apart. With the sum alone, which ignores w, cheap sequences would gather on one engine and
+ * expensive ones on the others.
  */
-function metUs(othersUs: number, passedUs: number): number {
+function mutualDelayUs(othersUs: number, passedUs: number): number {
   return othersUs === 0 ? 0 : (2 * othersUs * passedUs) / (othersUs + passedUs);
 }
 
 /**
- * Sum over the objectives on one engine that a sequence of `objective` shares it with. Those are all, but for
- * an online objective without offline work, which makes way.
+ * Sums over the objectives with which a sequence of `objective` shares one engine: all, or only the online ones if it
+ * is online, since offline work makes way.
  */
 function sharing(counts: Float64Array, engine: number, objective: Objective): number {
   let sum = 0;
   const first = engine * OBJECTIVES;
-  const end = first + (objectives[objective].isOffline ? OBJECTIVES : NOT_BULK);
+  const end = first + (objectives[objective].isOffline ? OBJECTIVES : ONLINE_OBJECTIVES);
   for (let at = first; at < end; at++) sum += counts[at]!;
   return sum;
 }

@@ -18,25 +18,25 @@ export interface PlaceableEngine {
  * calls in the same order give the same placements.
  */
 export interface PlacementRule {
-  /** Chooses among `there`, ascending and not empty. */
-  place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
+  /** Chooses among the `live` engines, which are ascending and not empty. */
+  place(spec: SequenceSpec, live: readonly EngineId[], nowMs: number): Placement;
   /** Places sequences that belong together, in the order given; by default each by itself. */
   placeTaskGroup?(
     specs: readonly SequenceSpec[],
-    there: readonly EngineId[],
+    live: readonly EngineId[],
     nowMs: number,
   ): readonly Placement[];
   /** Waiting sequences that their engines should return. Each is named once; by default none. */
   surplus?(
     specOf: (id: SequenceId) => SequenceSpec,
-    there: readonly EngineId[],
+    live: readonly EngineId[],
     nowMs: number,
   ): readonly SequenceId[];
   /** Places a sequence again that its engine has returned; by default like a new one. */
-  placeAgain?(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
+  placeAgain?(spec: SequenceSpec, live: readonly EngineId[], nowMs: number): Placement;
 
   /** Chooses the engine that keeps the cached part of a prefix hint; by default any. */
-  expect?(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId;
+  expect?(hint: PrefixHint, live: readonly EngineId[], nowMs: number): EngineId;
   /** Records that a placed prefix hint is longer. */
   extended?(hint: PrefixHint, nowMs: number): void;
   /** Records that a prefix hint is removed. */

@@ -66,8 +66,8 @@ export class PrefixIndex {
   }
 
   /**
-   * For each engine, how many leading pages of the path it has or will have; written to `found`, which stays
-   * as it is until the next look; and to `cached`, how many it has now. Null: none of it is known.
+   * Writes for each engine how many leading pages of the path it has or will have (`found`), and has now (`cached`).
+   * The caller keeps `found` unchanged until the next call. Null: the index has no page of the path.
    */
   match(path: Float64Array, found: Int32Array, cached: Int32Array): KnownPrefix | null {
     found.fill(0);
@@ -107,8 +107,8 @@ export class PrefixIndex {
   }
 
   /**
-   * Makes an in-flight sequence a reader: the engine has reported its pages, and will not evict them while it
-   * is there.
+   * Makes an in-flight sequence a reader: the engine has reported its pages, and does not evict them before the
+   * sequence ends.
    */
   settle(end: IndexNode, engine: number): void {
     this.#fronts[engine]!.changed();
@@ -135,7 +135,7 @@ export class PrefixIndex {
     this.#fronts[engine]!.changed();
     const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
-    // After a gap the events are true all the same, but not complete.
+    // After a gap the events still hold, but are not complete.
     if (isWhole || isMissing) this.#forget(engine);
     for (const event of events) this.#note(engine, event);
     return !isMissing;
@@ -160,7 +160,7 @@ export class PrefixIndex {
     nowMs: number,
     recomputeMs: (pages: number, first: number) => number,
   ): number {
-    // It has nothing of nodes behind a page that it lacks.
+    // An engine without the first page has none of the path's nodes.
     const stays = this.#found?.[engine] === 0 ? null : this.#isFound;
     return this.#fronts[engine]!.costMs(pages, nowMs, stays, recomputeMs) / Math.max(1, hits);
   }

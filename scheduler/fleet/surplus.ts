@@ -3,8 +3,8 @@ import { floorMs, type PlacementCost, totalMs } from "./placement.ts";
 
 /** Time that a move must save: predictions err, and each move costs a message there and back. */
 const GAIN_MS = 250;
-/** Most sequences of one engine that are looked at each time. */
-const LOOK = 8;
+/** Waiting sequences of one engine that a call considers at most. */
+const CONSIDERED_MAX = 8;
 
 /** An engine where sequences wait. */
 export interface Crowd {
@@ -16,10 +16,9 @@ export interface Crowd {
 }
 
 /**
- * Finds waiting sequences that should begin elsewhere. A placement is a prediction, and may turn out wrong:
- * an engine has become slow, others have ended early, one has come back. Sequences that have begun stay. Of
- * the waiting ones the youngest move first, as they would wait longest, as long as that saves each of them
- * time, recomputation included.
+ * Finds waiting sequences to migrate. A placement is a prediction, and may turn out wrong: an engine has become slow,
+ * others have ended early, one has come back. Running sequences stay. Of the waiting ones the youngest move first,
+ * as they would wait longest, as long as that saves each of them time, recomputation included.
  *
  * `costsOf`: costs of a waiting sequence on each engine. On its own engine, its work is part of the load.
  */
@@ -34,7 +33,7 @@ export function surplus(
   const changed = ({ engine }: PlacementCost): number => changeMs.get(engine) ?? 0;
   for (const { engine, workMs, waiting } of crowds) {
     if (workMs - leastMs < GAIN_MS) continue;
-    for (let i = waiting.length - 1; i >= Math.max(0, waiting.length - LOOK); i--) {
+    for (let i = waiting.length - 1; i >= Math.max(0, waiting.length - CONSIDERED_MAX); i--) {
       const costs = costsOf(waiting[i]!);
       const here = costs.find((cost) => cost.engine === engine);
       if (here === undefined) continue;
@@ -42,7 +41,7 @@ export function surplus(
       let best = here;
       let bestMs = goesMs(here) - GAIN_MS;
       for (const cost of costs) {
-        // M is not read where the cost is higher without it.
+        // M is computed only if the other costs do not exceed the best sum already.
         if (cost.engine === engine || floorMs(cost) + changed(cost) >= bestMs || goesMs(cost) >= bestMs)
           continue;
         best = cost;

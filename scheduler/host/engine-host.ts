@@ -65,7 +65,7 @@ export interface HostRecorder {
  * - The engine receives messages in the order sent, all that have arrived before it runs.
  * - A step's result comes after every message that arrived while the step was computed.
  * - An engine that asks for a later turn gets one, whatever else arrives.
- * - An engine never hears that its device is lost: its life ends, and its sequences continue elsewhere.
+ * - An engine gets no result of a lost device: its life ends, and its sequences continue elsewhere.
  * - The fleet receives an engine's learnt costs with a report, once a second.
  *
  * The owner of the host decides when turns come, and when to replace a lost engine.
@@ -125,10 +125,10 @@ export class EngineHost {
       findState: (prompt, first, end) => tier.findState(prompt, first, end),
       storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
       load: (prompt, first, pages, slot, done) => {
-        tier.load(prompt, first, pages, slot, (right, fromHost) => {
+        tier.load(prompt, first, pages, slot, (valid, fromHost) => {
           if (!isAlive()) return;
           this.receive();
-          done(right, fromHost);
+          done(valid, fromHost);
           this.#wakeLater();
         });
       },

@@ -22,7 +22,7 @@ export interface BlockHost {
   nodeCount(): number;
   open(spec: NodeSpec, scope: Scope, prefix: string, copied: Copied): void;
   /**
-   * Hears that a body of `block` was copied and makes `result`. `width`: bodies that run or will run beside
+   * Called when a body of `block` was copied, whose value is `result`. `width`: bodies that run or will run beside
    * it, itself included.
    */
   copied(block: Node, result: Variable, width: number): void;
@@ -85,7 +85,7 @@ export class Blocks {
     const run: Run = { node, items, results: [], awaited: new Map(), live: 0 };
     this.#runs.set(node, run);
     if (spec.kind === "choose") this.#choose(run, spec);
-    else this.#goOn(run);
+    else this.#advance(run);
   }
 
   /** Handles a variable, read by the running node, that became ready or failed. */
@@ -97,7 +97,7 @@ export class Blocks {
     run.awaited.delete(variable);
     run.live -= bodies;
     if (variable.state === "failed") this.#host.fail(node, variable.failure!, variable);
-    else this.#goOn(run);
+    else this.#advance(run);
   }
 
   /** Drops the bodies of a failed node: no other node reads their results. */
@@ -117,7 +117,7 @@ export class Blocks {
   }
 
   /** Copies the bodies that can be copied now, and ends the node if none is left. */
-  #goOn(run: Run): void {
+  #advance(run: Run): void {
     const { node, items, results } = run;
     const { spec } = node;
     switch (spec.kind) {
@@ -170,7 +170,7 @@ export class Blocks {
       return;
     }
     this.#copy(run, body, run.node.inputs[0]!, []);
-    if (!run.node.isEnded) this.#goOn(run);
+    if (!run.node.isEnded) this.#advance(run);
   }
 
   /**

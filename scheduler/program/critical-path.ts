@@ -48,7 +48,7 @@ function measure(node: Node, expectedMs: ExpectedMs): void {
   node.expectedMs = expectedOf(node.spec, expectedMs);
   let after = 0;
   for (const reader of readersOf(node)) {
-    // A node that this is a body of counts only as far as others follow it.
+    // If the reader is the block whose body this node is in, only the time after the block counts.
     const ms = reader === node.block ? reader.remainingMs - reader.expectedMs : reader.remainingMs;
     if (ms > after) after = ms;
   }

@@ -47,7 +47,7 @@ export function given(...names: string[]): ProgramPart["variables"] {
   return names.map((name) => ({ name, value: name }));
 }
 
-/** Criteria of a user who reads along. */
+/** Criteria of a user who reads the tokens as they come. */
 export const soon: Criteria = { objective: "latency", ttftMs: null, tbtMs: null };
 export const sometime: Criteria = { objective: "throughput", ttftMs: null, tbtMs: null };
 

@@ -14,7 +14,7 @@ export interface ViewedNode {
   readonly name: string;
   readonly kind: NodeSpec["kind"];
   readonly state: Node["state"];
-  /** Places in the list of the nodes that it waits for, or that it was copied for. */
+  /** Indices in `nodes` of the nodes that it waits for, or of the one whose body it was copied from. */
   readonly after: readonly number[];
   /** True on the path that decides when the program ends, or that decided it. */
   readonly isCritical: boolean;
@@ -38,7 +38,7 @@ export function viewOf(nodes: ReadonlyMap<string, Node>, nodesMax: number): Grap
   };
 }
 
-/** Nodes that write what this one reads; for a copy without such nodes the node that it was copied for. */
+/** Nodes that write the variables that this one reads; a copy without any: the node whose body it was copied from. */
 function before({ reads, block }: Node): readonly Node[] {
   const writers = reads.map(writerOf).filter((node) => node !== null);
   return writers.length > 0 || block === null ? writers : [block];
@@ -49,8 +49,8 @@ function writerOf(variable: Variable): Node | null {
 }
 
 /**
- * Nodes on the path that takes longest: from the one behind which most is left to the end, and back from it to
- * the begin by the last input of each. After the end it leads back from the node that ended last.
+ * Nodes on the critical path. It runs from the unended node with the longest remaining path forward to the end, and
+ * back to the beginning by the last input of each. In an ended program it leads back from the node that ended last.
  */
 function criticalNodes(nodes: readonly Node[]): ReadonlySet<Node> {
   const found = new Set<Node>();

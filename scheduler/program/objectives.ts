@@ -5,7 +5,7 @@ import type { Criteria } from "./spec.ts";
 const RANKS: Readonly<Record<Objective, number>> = { throughput: 0, gang: 1, latency: 2 };
 
 /**
- * Deduction of each node's SLO class, backward from the awaited values (Parrot, §5.2).
+ * Deduction of each node's SLO class, backward from the awaited values (Parrot, arXiv:2405.19888 §5.2).
  *
  * The stage of a node is the longest path, in nodes, from it to a value awaited with latency. A node alone in
  * its stage gets the latency class, since everything before the value depends on it. Several nodes of one

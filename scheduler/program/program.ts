@@ -48,13 +48,13 @@ export interface CallService {
 export interface ProgramListener {
   /** Receives all calls that became ready in one event, in graph order. Each call comes once. */
   onReady(calls: readonly ReadyCall[]): void;
-  /** Hears that more of a waiting call's prompt is known (`headOf`), so the host may warm it. */
+  /** Called when more of a waiting call's prompt is known (`headOf`): the host may prefetch it. */
   onHead(call: string): void;
-  /** Hears that a call announced by `onReady` or `onHead` was dropped. */
+  /** Called when a call announced by `onReady` or `onHead` was dropped. */
   onDropped(call: string): void;
-  /** Hears that a variable is ready or failed. */
+  /** Called when a variable is ready or failed. */
   onSettled(variable: Variable): void;
-  /** Hears that a variable has no readers left: the program drops its value and frees its name. */
+  /** Called when a variable has no readers left: the program drops its value and frees its name. */
   onForgotten?(variable: Variable, value: Value | null): void;
 }
 
@@ -75,10 +75,10 @@ export type CallTokens = Partial<NodeTokens>;
 const CANCELLED = "cancelled";
 const cancelled: Refusal = { code: "ended", message: "The program was cancelled." };
 /** Calls announced per event when a part is added in steps. */
-const TOLD_AT_ONCE = 128;
+const ANNOUNCED_MAX = 128;
 
 /** Pending notifications of the listener. */
-interface News {
+interface Notifications {
   readonly settled: Variable[];
   /** Dropped calls. */
   readonly dropped: string[];
@@ -88,7 +88,7 @@ interface News {
   readonly grown: Node[];
 }
 
-const noNews = (): News => ({ settled: [], dropped: [], begun: [], grown: [] });
+const noNotifications = (): Notifications => ({ settled: [], dropped: [], begun: [], grown: [] });
 
 /**
  * Executor of a program: events in, ready calls out.
@@ -109,18 +109,20 @@ export class Program {
   readonly #objectives: Objectives;
   readonly #blocks: Blocks;
   readonly #awaited = new Map<Variable, Criteria>();
-  /** Nodes that have not ended, and those among them whose paths are not measured yet. */
+  /** Nodes that have not ended. */
   readonly #unfinished = new Set<Node>();
+  /** Nodes among them whose remaining time (critical-path.ts) is not computed yet. */
   #unmeasured: Node[] = [];
   /**
    * Calls that the listener knows and that have not ended; and for waiting ones, the prompt parts it knows.
    */
   readonly #known = new Set<Node>();
   readonly #headParts = new Map<Node, number>();
-  /** Work queues: settled variables whose readers do not know it, and nodes whose inputs are all ready. */
+  /** Work queue: settled variables whose readers are not notified yet. */
   #settled: Variable[] = [];
+  /** Work queue: nodes whose inputs are all ready. */
   #ready: Node[] = [];
-  #news = noNews();
+  #pending = noNotifications();
   /** Released variables that may have lost their last reader or their node. */
   readonly #unread = new Set<Variable>();
   /** Number of nodes that clients have added. */
@@ -128,8 +130,8 @@ export class Program {
   #isRunning = false;
   /** True while a part is being added in steps. */
   #isAdding = false;
-  /** Reports on calls that arrived meanwhile. */
-  readonly #later: (() => void)[] = [];
+  /** Reports on calls that arrived while a part was being added. */
+  readonly #deferred: (() => void)[] = [];
   #isCancelled = false;
   readonly arrivedMs: number;
 
@@ -203,10 +205,10 @@ export class Program {
     assert(!this.#isAdding, "one part is added after the other");
     this.#isAdding = true;
     try {
-      return yield* this.#add(part, wants, TOLD_AT_ONCE);
+      return yield* this.#add(part, wants, ANNOUNCED_MAX);
     } finally {
       this.#isAdding = false;
-      for (const hear of this.#later.splice(0)) hear();
+      for (const hear of this.#deferred.splice(0)) hear();
     }
   }
 
@@ -241,10 +243,10 @@ export class Program {
     }
     if (leadsOn && this.#awaited.size > 0) this.#deduce();
     for (const [name, criteria] of Object.entries(wants)) this.want(name, criteria);
-    const [ready, grown] = [this.#ready.splice(0), this.#news.grown.splice(0)];
+    const [ready, grown] = [this.#ready.splice(0), this.#pending.grown.splice(0)];
     do {
       this.#ready.push(...ready.splice(0, atOnce));
-      this.#news.grown.push(...grown.splice(0, atOnce));
+      this.#pending.grown.push(...grown.splice(0, atOnce));
       this.#run();
       yield;
     } while (ready.length + grown.length > 0 && !this.#isCancelled);
@@ -341,7 +343,7 @@ export class Program {
     if (node === null) return;
     assert(
       node.outputs.every(({ state }) => state !== "pending"),
-      "a call that ends well has written its outputs",
+      "a call that succeeds has written its outputs",
     );
     Object.assign(node.tokens, tokens);
     this.#end(node);
@@ -360,7 +362,7 @@ export class Program {
 
   /** Defers a report while a part is being added in steps; true if it did. */
   #defers(hear: () => void): boolean {
-    if (this.#isAdding) this.#later.push(hear);
+    if (this.#isAdding) this.#deferred.push(hear);
     return this.#isAdding;
   }
 
@@ -402,7 +404,7 @@ export class Program {
     const failed = node.inputs.find(({ state, isKnown }) => state === "failed" && isKnown);
     if (failed !== undefined) this.#fail(node, failed.failure!, failed);
     else if (node.missing === 0) this.#ready.push(node);
-    else if (spec.kind === "call") this.#news.grown.push(node);
+    else if (spec.kind === "call") this.#pending.grown.push(node);
     return node;
   }
 
@@ -493,14 +495,14 @@ export class Program {
   /** Informs the readers of a variable; nodes that begin to read it meanwhile see that it is known. */
   #inform(variable: Variable): void {
     variable.isKnown = true;
-    for (const reader of [...variable.readers]) this.#hear(reader, variable);
+    for (const reader of [...variable.readers]) this.#notifyReader(reader, variable);
     if (variable.isReleased) this.#unread.add(variable);
   }
 
   /** Notifies the listener; false if there was no news. */
   #tell(): boolean {
-    const { settled, dropped, begun, grown } = this.#news;
-    this.#news = noNews();
+    const { settled, dropped, begun, grown } = this.#pending;
+    this.#pending = noNotifications();
     for (const variable of settled) this.#listener.onSettled(variable);
     for (const call of dropped) this.#listener.onDropped(call);
     const ready = begun.filter(({ node }) => node.state === "running");
@@ -511,12 +513,12 @@ export class Program {
       service: this.serviceOf(node.name),
     }));
     if (calls.length > 0) this.#listener.onReady(calls);
-    for (const node of new Set(grown)) this.#tellHead(node);
+    for (const node of new Set(grown)) this.#announceHead(node);
     return settled.length + dropped.length + begun.length + grown.length > 0;
   }
 
   /** Announces the head of a waiting call if it may have grown. Looks at each prompt part once. */
-  #tellHead(node: Node): void {
+  #announceHead(node: Node): void {
     if (node.state !== "waiting") return;
     const parts = promptPartsOf(node);
     const before = this.#headParts.get(node) ?? 0;
@@ -532,14 +534,14 @@ export class Program {
   }
 
   /** Informs a reader that a variable is ready or failed. */
-  #hear(node: Node, variable: Variable): void {
+  #notifyReader(node: Node, variable: Variable): void {
     if (node.state === "running") this.#blocks.settled(node, variable);
     else if (node.state === "waiting" && node.inputs.includes(variable)) {
       if (variable.state === "failed") this.#fail(node, variable.failure!, variable);
       else {
         node.missing -= 1;
         if (node.missing === 0) this.#ready.push(node);
-        else if (node.spec.kind === "call") this.#news.grown.push(node);
+        else if (node.spec.kind === "call") this.#pending.grown.push(node);
       }
     }
   }
@@ -556,7 +558,7 @@ export class Program {
       return;
     }
     const rendered = render(node.spec, (name) => lookUp(node.scope, name)!, this.#options.transform);
-    if (rendered.kind === "prompt") this.#news.begun.push({ node, prompt: rendered.prompt });
+    if (rendered.kind === "prompt") this.#pending.begun.push({ node, prompt: rendered.prompt });
     else this.#fail(node, { code: "transform", message: rendered.message, origin: node.name }, null);
   }
 
@@ -611,7 +613,7 @@ export class Program {
     node.times.endedMs = this.#nowMs();
     this.#unfinished.delete(node);
     this.#headParts.delete(node);
-    if (this.#known.delete(node) && node.state === "failed") this.#news.dropped.push(node.name);
+    if (this.#known.delete(node) && node.state === "failed") this.#pending.dropped.push(node.name);
     for (let at: Node | null = node; at !== null; at = at.block) {
       for (const variable of [...at.reads, ...at.outputs])
         if (variable.isReleased) this.#unread.add(variable);
@@ -625,7 +627,7 @@ export class Program {
     variable.failure = failure;
     variable.settledMs = this.#nowMs();
     this.#settled.push(variable);
-    this.#news.settled.push(variable);
+    this.#pending.settled.push(variable);
   }
 
   /** Returns the node of a running call. Null: it has ended, and the report comes too late. */

@@ -10,7 +10,7 @@ import {
   type Transform,
 } from "./spec.ts";
 
-/** Value in its place in a prompt. Values are never control text, whatever they contain. */
+/** Value inserted in a prompt. The tokenizer treats it as plain text: it never yields special tokens. */
 export interface ValuePart {
   readonly kind: "value";
   readonly text: string;

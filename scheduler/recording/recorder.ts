@@ -46,7 +46,7 @@ export function engineRecorder(
   const here = () => ({ atMs: clock.nowMs(), engine: id });
   let costs: TierCosts | null = null;
   let measured: () => TierCosts | null = () => null;
-  /** Writes an input. The engine sees new costs of its tier from an input on, not in between. */
+  /** Writes an input, after the tier's costs if these have changed: the engine sees new costs only with an input. */
   const input = (entry: RecordingEntry): void => {
     const now = measured();
     if (now !== null && (costs === null || !areSame(now, costs))) {
@@ -118,7 +118,7 @@ function areSame(one: TierCosts, other: TierCosts): boolean {
 
 const noNumbers = new Float32Array(0);
 
-/** Drops the numbers of hidden states, which are many: no decision depends on them. */
+/** Drops the values of hidden states, which are large: no decision depends on them. */
 function answerOf(result: StepResult) {
   if (result.kind === "done") {
     const sampled = result.sampled.map((one) =>
@@ -158,7 +158,7 @@ export class RecordedFleet extends Fleet {
     write: RecordingSink,
   ) {
     const { policy, queueMax, publicTexts, clock, costs } = options;
-    assert(isServed(policy), "only what serves is recorded");
+    assert(isServed(policy), "only a policy of plain data is recorded");
     const placed = new Map<SequenceId, Placement>();
     const onPlacement = (sequence: SequenceId, placement: Placement): void => {
       placed.set(sequence, placement);
@@ -224,8 +224,8 @@ export class RecordedFleet extends Fleet {
     );
   }
 
-  override believe(engine: EngineId, learnt: EngineCosts): void {
-    this.#recordInput(costsOf(engine, learnt), () => super.believe(engine, learnt));
+  override updateCosts(engine: EngineId, learnt: EngineCosts): void {
+    this.#recordInput(costsOf(engine, learnt), () => super.updateCosts(engine, learnt));
   }
 
   override lost(engine: EngineId, reason: string, isComing = false): void {
@@ -256,7 +256,7 @@ export class RecordedFleet extends Fleet {
     }
   }
 
-  /** Records the call once it is placed and before listeners hear of it: their calls come after it. */
+  /** Records the call after its placement and before listeners are called, so that their calls come after it. */
   #call(specs: readonly Unplaced[], submit: () => SequenceId[]): SequenceId[] {
     return this.#turn(() => {
       this.#isWriting = true;
@@ -266,13 +266,13 @@ export class RecordedFleet extends Fleet {
         return ids;
       } finally {
         this.#isWriting = false;
-        this.tellNews();
+        this.callListeners();
       }
     });
   }
 
-  protected override tellNews(): void {
-    if (!this.#isWriting) super.tellNews();
+  protected override callListeners(): void {
+    if (!this.#isWriting) super.callListeners();
   }
 
   #noteCall(id: SequenceId, first: SequenceId, spec: Unplaced): void {
@@ -285,6 +285,6 @@ export class RecordedFleet extends Fleet {
 type Undated<Entry> = Entry extends unknown ? Omit<Entry, "atMs"> : never;
 
 function costsOf(engine: EngineId, learnt: EngineCosts): Undated<EntryOf<"costs">> {
-  assert(learnt instanceof OnlineCostModel, "a record holds what is learnt, not what is given");
+  assert(learnt instanceof OnlineCostModel, "a recorded cost model is one that learns");
   return { kind: "costs", engine, state: learnt.state() };
 }

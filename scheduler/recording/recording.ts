@@ -157,7 +157,7 @@ export type Divergence = {
   readonly replayed: string;
 } | null;
 
-/** 32-bit hash of a step: its sequences, their tokens, pages and state slots, and what the device drafts by. */
+/** 32-bit hash of a step: its sequences, their tokens, pages, state slots and draft requests. */
 export function planHash({ number, moves, chunks }: Step): number {
   let hash = mix(0x2545f491, number);
   for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);

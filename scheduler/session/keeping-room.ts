@@ -3,10 +3,10 @@ import type { NamedPrompt } from "./session-table.ts";
 /** Tokens of a session. */
 type Held = Omit<NamedPrompt, "names">;
 
-/** Part of an engine's pages that kept sessions leave to others: 1 / `SPARED_PART`. */
+/** Kept sessions leave 1 / `SPARED_PART` of an engine's pages to others. */
 const SPARED_PART = 8;
 
-/** Pages of one engine, as running and kept sessions divide them. Those of a common beginning count once. */
+/** Page budget of one engine, which running and kept sessions share. Pages of a common prefix count once. */
 export class Room {
   readonly #pageTokens: number;
   /** Most pages that one tenant keeps. */

@@ -2,12 +2,12 @@ import type { EngineLoad } from "../messages.ts";
 
 /** Shortest time over which rates are measured; a measurement is at most about twice as long. */
 const MEASURED_MS = 30_000;
-/** Least chance per millisecond, on an engine that evicts nothing. */
+/** Least price, as a probability per millisecond: that of an engine that evicts nothing. */
 const RENT_LEAST = 1 / 7_200_000;
 
 type Totals = Pick<EngineLoad, "pagesTotal" | "evictedPagesTotal">;
 
-/** Counts of a time: prompt tokens, and by family those that earlier prompts had. */
+/** Counts of an interval: prompt tokens, and those known from earlier prompts, in all and by family. */
 interface Counts {
   readonly fromMs: number;
   readonly evicted: number;
@@ -17,12 +17,12 @@ interface Counts {
 }
 
 /**
- * Price of memory on one engine, by what it evicted of late. An average page is evicted once per turnover of
- * the memory, and would have been read with the chance that a prompt's token is known from earlier prompts. So
- * a page is worth keeping that is read with a higher chance in the same time.
+ * Price of memory on one engine, by its recent evictions. In the time in which the engine evicts as many pages as it
+ * has (one turnover), an average page is read with the probability that a prompt token is known from earlier
+ * prompts. A page is worth keeping if its own probability in the same time is higher.
  *
- * An agent and its subagents are a family. Reads of a family do not count in the price that it pays: it is
- * what the others lose.
+ * An agent and its subagents are a family. The price for a family leaves out its own reads, since it stands for
+ * the loss of the others.
  */
 export class MemoryTurnover {
   #before: Counts | null = null;
@@ -37,14 +37,14 @@ export class MemoryTurnover {
     byFamily.set(family, (byFamily.get(family) ?? 0) + known);
   }
 
-  /** Takes note of what the engine has evicted. */
+  /** Begins a new interval if the current one is long enough. */
   measure({ evictedPagesTotal: evicted }: Totals, nowMs: number): void {
     if (this.#now !== null && nowMs - this.#now.fromMs < MEASURED_MS) return;
     this.#before = this.#now;
     this.#now = { fromMs: nowMs, evicted, tokens: 0, known: 0, byFamily: new Map() };
   }
 
-  /** Returns the chance per millisecond with which another family would read an average cached page. */
+  /** Returns the probability per millisecond that another family reads an average cached page. */
   rent({ pagesTotal, evictedPagesTotal }: Totals, family: number, nowMs: number): number {
     const all = [this.#before, this.#now].filter((counts) => counts !== null);
     const [first] = all;

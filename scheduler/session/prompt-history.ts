@@ -2,7 +2,7 @@ import type { TokenId } from "../../base/token.ts";
 import type { EngineId } from "../core.ts";
 import type { HashedTokens } from "./hashed-tokens.ts";
 
-/** A prompt whose computing has begun, followed by the tokens of its answer once that has ended. */
+/** A prompt that was admitted, followed by the tokens of its answer once that has ended. */
 export interface PastPrompt {
   readonly tenant: string;
   readonly salt: string;
@@ -14,7 +14,7 @@ export interface PastPrompt {
   /** Tokens with computed keys and values; more after the end. */
   tokens: HashedTokens;
   isRunning: boolean;
-  /** True if the engine's memory was given back since. */
+  /** True if the engine's memory was freed since. */
   isLost: boolean;
   /** Time at which its answer ended, in milliseconds of its owner's clock. */
   endedMs: number;
@@ -41,8 +41,8 @@ export interface HistoryLimits {
 const defaultLimits: HistoryLimits = { promptsMax: 256, tokensMax: 4 * 2 ** 20 };
 
 /**
- * Remembers the last prompts of each tenant. A prompt replaces the one that it goes on from, so that a conversation
- * is one entry. Entries used least recently are forgotten first.
+ * The last prompts of each tenant. A prompt replaces the one that it continues, so that a conversation is one
+ * entry. Evicts the least recently used entries.
  */
 export class PromptHistory {
   readonly #limits: HistoryLimits;
@@ -67,7 +67,7 @@ export class PromptHistory {
     return found === null ? null : { past: found, shared };
   }
 
-  /** Adds a prompt. One that goes on from an earlier one, its `nearest`, takes the place of that. */
+  /** Adds a prompt. If it continues an ended one, its `nearest`, it replaces that. */
   begin(past: PastPrompt, nearest: Nearest | null): void {
     if (nearest !== null) {
       this.touch(nearest.past);
@@ -105,7 +105,7 @@ export class PromptHistory {
     this.#shrink();
   }
 
-  /** Makes an entry the last to be forgotten. */
+  /** Makes an entry the most recently used one. */
   touch(past: PastPrompt): void {
     const own = this.#byTenant.get(past.tenant);
     if (own === undefined || !this.#all.delete(past)) return;
@@ -122,12 +122,12 @@ export class PromptHistory {
     if (own.size === 0) this.#byTenant.delete(past.tenant);
   }
 
-  /** True if an entry is not forgotten. */
+  /** True if an entry was not evicted. */
   has(past: PastPrompt): boolean {
     return this.#all.has(past);
   }
 
-  /** Marks all entries as lost: the engines' memory is given back. */
+  /** Marks all entries as lost: the engines' memory was freed. */
   loseAll(): void {
     for (const past of this.#all) past.isLost = true;
   }

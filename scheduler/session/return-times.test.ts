@@ -11,7 +11,7 @@ function timesOf(...times: readonly number[]): ReturnTimes {
 }
 
 describe("a session is kept", () => {
-  test("until the class of times in which it always returned ends", () => {
+  test("until the end of the bucket in which it always returned", () => {
     expect(timesOf(100, 100, 120).worth(0, 10, 0.001)).toEqual({
       untilMs: 128,
       gainMs: 10 - 0.064 - 0.032,
@@ -19,7 +19,7 @@ describe("a session is kept", () => {
     });
   });
 
-  test("not at all where it never returned, or nothing is known", () => {
+  test("not at all if it never returned, or nothing is known", () => {
     const none = { untilMs: 0, gainMs: 0, keptMs: 0 };
     expect(timesOf(2 * RETURN_MAX_MS).worth(0, 1, 0)).toEqual(none);
     expect(new ReturnTimes().worth(0, 1, 0)).toEqual(none);
@@ -31,7 +31,7 @@ describe("a session is kept", () => {
     expect([0, 1e-6, 1e-3, 1].map(until)).toEqual([65_536, 65_536, 64, 0]);
   });
 
-  test("for the rest of the time: what has not come back by then comes later or never", () => {
+  test("by the conditional distribution: what has not returned by now returns later or never", () => {
     const times = timesOf(50, 50, 50, 50, 1000);
     expect(times.worth(64, 1, 1e-6).untilMs).toBe(1024);
     expect(times.worth(1024, 1, 1e-6)).toEqual({ untilMs: 1024, gainMs: 0, keptMs: 0 });

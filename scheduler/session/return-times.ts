@@ -2,7 +2,7 @@
 const FIRST_MS = 64;
 /** Number of classes: the last one ends after 35 minutes. */
 const CLASSES = 16;
-/** Times after which all counts are halved, so that what is learnt follows what changes. */
+/** Number of counted times past which all counts are halved, so that recent times weigh more. */
 const COUNTED_MAX = 64;
 
 /** Time after which a session counts as one that does not return. */
@@ -33,7 +33,7 @@ export class ReturnTimes {
     sum.#never += weight * this.#never;
   }
 
-  /** Counts of an answer of which little is known: `chance` of a return within classes [first, end). */
+  /** Prior counts of one answer: a return with probability `chance`, evenly within classes [first, end). */
   static guess(chance: number, first: number, end: number): ReturnTimes {
     const guess = new ReturnTimes();
     for (let i = first; i < end; i++) guess.#counts[i] = chance / (end - first);
@@ -42,8 +42,8 @@ export class ReturnTimes {
   }
 
   /**
-   * Returns until when it is worth to keep what a return saves `savedMs`, at a price of `rent` milliseconds of
-   * others for each one that it is kept. The times count from the answer, `elapsedMs` of which have passed.
+   * Returns how long to keep pages that save `savedMs` if the session returns, at a price of `rent` milliseconds per
+   * kept millisecond. Times count from the answer, `elapsedMs` ago. Chooses the end with the largest expected gain.
    */
   worth(elapsedMs: number, savedMs: number, rent: number): KeepingTime {
     let total = this.#never;
@@ -72,10 +72,10 @@ export class ReturnTimes {
   }
 }
 
-/** A time to keep something until. */
+/** Time for which pages are kept, from the answer on. */
 export interface KeepingTime {
   readonly untilMs: number;
-  /** Milliseconds that this saves on average; 0: it is not worth it. */
+  /** Milliseconds that this saves on average; 0: keeping does not pay. */
   readonly gainMs: number;
   /** Milliseconds for which it is kept on average. */
   readonly keptMs: number;

@@ -73,7 +73,7 @@ test("sessions and their tokens stay within bounds, and nothing of them is pinne
   );
 }, 60_000);
 
-test("what a key and a salt are told does not depend on other keys and salts, whatever their names", () => {
+test("what one key and salt observe does not depend on other keys and salts", () => {
   fc.assert(
     fc.property(acts, (all) => {
       const together = perform(new SessionRig(600), all);

@@ -20,15 +20,15 @@ import type {
 
 /** Milliseconds between two decisions about all sessions at least. */
 const SETTLE_MS = 20;
-/** Times the price of memory that a return must be worth: guesses of times are wrong more often than prices. */
+/** Safety factor on the price of memory: estimated return times err more than prices. */
 const CAUTION = 3;
-/** Least share of what a return saves that keeping must win. */
+/** Least gain of keeping, as a share of the time that a return saves. */
 const GAIN_LEAST = 0.1;
 
-/** Reports of what became of sessions, to be counted. */
+/** Callbacks that count events of sessions. */
 export interface SessionObserver {
   began(by: SessionSign): void;
-  /** `kept`: its pages are wanted from now on. `returned`: its next prompt came meanwhile. `given_up`: none did. */
+  /** `kept`: its pages are protected from now on. `returned`: its next prompt came. `given_up`: protection has ended. */
   kept(event: KeepingEvent): void;
 }
 
@@ -46,7 +46,7 @@ export interface KeeperParts {
   readonly observer: SessionObserver;
 }
 
-/** A session whose pages are wanted. */
+/** A session whose pages a prefix hint protects. */
 interface Kept {
   readonly hint: SequenceId;
   readonly past: PastPrompt;
@@ -62,13 +62,12 @@ interface Candidate {
 }
 
 /**
- * Keeps the pages of sessions between an answer and the next prompt, as prefix hints: they are evicted after
- * those that nobody is known to read, and hold nothing from a waiting sequence. A hint is warmed, so pages
- * that were evicted after all come up again when there is time.
+ * Keeps the pages of sessions between an answer and the next prompt, by prefix hints (Continuum, arXiv:2511.02230,
+ * pins them for a time). The cache evicts their pages after unprotected ones, and still gives them to waiting
+ * sequences. If the answer awaits a tool, the hint is warmed: evicted pages are loaded or computed again in time.
  *
- * A session is kept for as long as a return is likelier than a read of an average page. Those that save the
- * most per page come first, within the pages that running sequences leave, and each tenant within its part.
- * An agent that waits for its running subagents is kept before all others.
+ * The keeper protects a session for as long as a return is likelier than a read of an average page. Sessions that
+ * save the most per page come first, within the pages that running sequences leave, and each tenant within its share.
  */
 export class SessionKeeper {
   readonly #parts: KeeperParts;
@@ -86,7 +85,7 @@ export class SessionKeeper {
     this.#turnovers = parts.specs.map(() => new MemoryTurnover());
   }
 
-  /** Ids of the sessions whose pages are wanted. */
+  /** Ids of the sessions whose pages are protected. */
   get kept(): readonly number[] {
     return [...this.#kept.keys()];
   }
@@ -100,16 +99,16 @@ export class SessionKeeper {
       turnover.measure(fleet.loads()[engine]!, clock.nowMs());
       turnover.asked(familyOf(turn.session), prompt.tokens.length, turn.knownTokens);
     }
-    // A subagent evicts what is decided to be kept no more rather than its agent.
+    // Decides first, so that the subagent evicts sessions that are no longer kept, not its agent.
     if (turn.place.parent !== null && this.#hasEnded) this.#settle();
     return turn;
   }
 
-  /** Records that the turn's sequence was submitted: from now on it wants its prefix itself. */
+  /** Records that the turn's sequence was submitted: its own waiter protects the prefix from now on. */
   submitted({ place: { id, parent } }: Turn): void {
     this.#drop(id, "returned");
     const kept = parent === null ? undefined : this.#kept.get(parent);
-    // As the one that was wanted last, the parent's stem is evicted after all others.
+    // Renews the parent's hint, which makes its prefix the most recently used one.
     if (kept !== undefined) this.#parts.fleet.extend(kept.hint, kept.past.tokens.values);
   }
 
@@ -185,8 +184,8 @@ export class SessionKeeper {
   }
 
   /**
-   * The candidates, in order, for which there are pages beside the running sessions. Where an agent does not fit
-   * beside its subagents, it is the one that is read last.
+   * The candidates, in order, for which there are pages besides those of running sessions. An agent that does not fit
+   * beside its running subagents is left out, as they are read sooner.
    */
   #affordable(candidates: readonly Candidate[]): readonly Candidate[] {
     const { specs, table } = this.#parts;

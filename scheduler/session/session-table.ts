@@ -4,7 +4,7 @@ import { type Nearest, type PastPrompt, PromptHistory } from "./prompt-history.t
 import { RETURN_MAX_MS, ReturnTimes } from "./return-times.ts";
 
 /**
- * Signs by which the session of a prompt was told:
+ * Evidence by which the session of a prompt was recognized:
  *
  * - `continued`: it begins like a session of the key;
  * - `branched`: it shares a long stem with a session that waits for a tool, and is its child;
@@ -15,7 +15,7 @@ export const sessionSigns = ["continued", "branched", "named", "new"] as const;
 
 export type SessionSign = (typeof sessionSigns)[number];
 
-/** Names that a client gives with a prompt. They tell sessions apart; the same name alone makes none the same. */
+/** Names that a client gives with a prompt. Different names separate sessions; equal names alone do not join them. */
 export interface SessionNames {
   /** Name of a conversation, with its subagents; null: none. */
   readonly session: string | null;
@@ -81,12 +81,16 @@ export interface Turn {
   readonly knownTokens: number;
 }
 
-/** Most sessions, and most kinds of endings whose times are kept. */
+/** Sessions at most. */
 const SESSIONS_MAX = 256;
+/** Kinds of endings with times of their own at most. */
 const KINDS_MAX = 256;
 /** Fewest tokens of a stem that a subagent shares with the agent that waits for it. */
 const STEM_TOKENS = 128;
-/** Most tokens behind the first question, where a template opens the answer; and their largest part of a prompt. */
+/**
+ * Tokens at the end of a prompt that are no part of its session's stem at most: there the chat template opens the
+ * answer (generation prompt). At most 1 / `OPENING_PART` of the prompt.
+ */
 const OPENING_TOKENS = 16;
 const OPENING_PART = 4;
 /** Weight of a session's own times beside those of all sessions of its tenant. */
@@ -100,11 +104,11 @@ const DONE_GUESS = ReturnTimes.guess(0.05, 0, 12);
 const PARENT_GUESS = ReturnTimes.guess(0.95, 5, 15);
 
 /**
- * Tells the sessions of prompts, by the earlier prompts of the same tenant and salt. Each prompt of an agent
- * begins like its first one, so a prompt belongs to the session of the earlier prompt that it shares most
- * with, if that is the whole first prompt of the session. A session with a prompt in flight has no other.
+ * Recognizes the session of each prompt by the earlier prompts of the same tenant and salt. All prompts of an agent
+ * begin with its first one. So a prompt belongs to the session of the earlier prompt with the longest common prefix,
+ * if that covers the first prompt of the session. A session has one prompt in flight at a time.
  *
- * Sessions used least recently are forgotten first.
+ * Evicts the least recently used sessions.
  */
 export class SessionTable {
   readonly history: PromptHistory;
@@ -152,7 +156,7 @@ export class SessionTable {
     return { session, place: session.place, by, tokens: prompt.tokens, knownTokens };
   }
 
-  /** Ends a turn. `past`: its entry in the history, if the next prompt may go on from it; else null. */
+  /** Ends a turn. `past`: its entry in the history, if the next prompt may continue it; else null. */
   end({ session }: Turn, past: PastPrompt | null, { tools }: Ending, nowMs: number): void {
     session.running -= 1;
     session.engine = past?.engine ?? session.engine;
@@ -185,11 +189,11 @@ export class SessionTable {
 
   #continued({ names }: NamedPrompt, { past, shared }: Nearest): Session | null {
     const session = this.#sessionOf(past)!;
-    const goesOn = shared === past.tokens.length || agree(session.names.session, names.session);
-    return goesOn && shared >= session.stemTokens ? session : null;
+    const continues = shared === past.tokens.length || agree(session.names.session, names.session);
+    return continues && shared >= session.stemTokens ? session : null;
   }
 
-  /** The session that waits for a tool, as which a new session may run. */
+  /** The session whose awaited tool call a new session may be: the agent of a subagent. Null: none. */
   #parentOf(prompt: NamedPrompt): { readonly id: number; readonly by: SessionSign } | null {
     const { tenant, salt, tokens, names } = prompt;
     const waits = (session: Session | null): boolean =>
@@ -243,7 +247,7 @@ export class SessionTable {
     (awaitsTool ? session.toolTimes : session.answerTimes).add(timeMs);
   }
 
-  /** Makes a session the last to be forgotten. One that is forgotten while it waits counts as not returned. */
+  /** Makes a session the most recently used one. A session that is evicted while it waits counts as not returned. */
   #touch(session: Session): void {
     const { id } = session.place;
     this.#sessions.delete(id);

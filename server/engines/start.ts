@@ -226,7 +226,7 @@ class Engines {
     const { spec, costs } = ready;
     const { fleet, events } = this.#running!;
     events.onReplaced?.(engine);
-    fleet.believe(engine, OnlineCostModel.from(costs));
+    fleet.updateCosts(engine, OnlineCostModel.from(costs));
     fleet.replaced(engine, thread, spec, epoch);
   }
 

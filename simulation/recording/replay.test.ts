@@ -98,7 +98,7 @@ describe("what was recorded is decided again", () => {
   });
 
   test("a baseline holds functions, and is not recorded", () => {
-    expect(() => record({ policy: policyOf("preble") })).toThrow("only what serves is recorded");
+    expect(() => record({ policy: policyOf("preble") })).toThrow("only a policy of plain data is recorded");
   });
 
   test("also from a copy: what serves is data", () => {

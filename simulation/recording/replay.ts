@@ -125,7 +125,7 @@ class Replay {
     else if (kind === "reported") this.#reported(host, entry);
     else if (kind === "costs") {
       host.expect({ costs: OnlineCostModel.from(entry.state) }); // an engine that has not begun starts with these costs
-      fleet.believe(engine, OnlineCostModel.from(entry.state));
+      fleet.updateCosts(engine, OnlineCostModel.from(entry.state));
     } else if (kind === "lost") {
       host.lose();
       fleet.lost(engine, entry.reason, entry.isComing);

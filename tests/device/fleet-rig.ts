@@ -109,7 +109,7 @@ export class FleetRig {
     place.device = this.#open();
     place.epoch += 1;
     const costs = this.#begin(place);
-    this.#fleet.believe(place.id, costs);
+    this.#fleet.updateCosts(place.id, costs);
     this.#fleet.replaced(place.id, place.link, place.device.spec, place.epoch);
   }
 

@@ -9,8 +9,8 @@
 // Work:     one block per chunk, value head and 16 columns of S. Eight lanes have a column in registers for
 // all
 //           tokens of the chunk; they load the next token while they compute one.
-// Roofline: memory for decodes, 8 bytes per number of S; for chunks the time of a token's chain of sums, some
-//           200 cycles.
+// Roofline: memory for decodes, 8 bytes per number of S; for chunks the latency of each token's chain of
+//           dependent sums.
 // Checked:  against loops in double, and bit for bit in chunks of any size.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/states.h"

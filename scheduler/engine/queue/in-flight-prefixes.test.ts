@@ -32,7 +32,7 @@ test("equal prompts submitted at once compute the prefix once", () => {
   });
 });
 
-test("who shares only a beginning goes on as soon as that is there", () => {
+test("a waiter that shares only a beginning continues as soon as that is computed", () => {
   const harness = new EngineHarness({ spec: { pages: 200 }, engine: { batch: staticBudget(64) } });
   harness.submit(sequenceSpec(tokensFrom(0, 640), 1));
   harness.step();
@@ -68,7 +68,7 @@ test("different salts share nothing and wait for nothing", () => {
   expect(harness.outcomes.map((outcome) => outcome.cachedTokens)).toEqual([0, 0, 0]);
 });
 
-test("when the owner goes away while it computes, its waiters go on with what it has left them", () => {
+test("when the owner is aborted, its waiters continue from what it has computed", () => {
   // A sequence that ends leaves its last page too, one that is paused keeps it.
   for (const [message, cachedTokens] of [
     ["abort", 299],
@@ -112,7 +112,7 @@ test("a page is shared as soon as it is computed, also by a chunk of one token",
   expect(harness.outcomes[1]!.cachedTokens).toBe(16);
 });
 
-test("a waiter that is aborted or paused leaves the waiting", () => {
+test("a waiter that is aborted or paused no longer waits for the prefix", () => {
   const harness = new EngineHarness();
   const prompt = tokensFrom(0, 200);
   harness.submit(sequenceSpec(prompt, 2));

@@ -37,12 +37,12 @@ export class InFlightPrefixes {
   remove(sequence: Sequence): void {
     const { owner } = sequence.queued;
     assert(owner !== null, "the sequence waits for a prefix");
-    this.#releaseHeld(owner, (waiter) => waiter.sequence === sequence);
+    this.#unpark(owner, (waiter) => waiter.sequence === sequence);
   }
 
   /** Wakes sequences that wait for no more than the owner's first `tokens` tokens. */
   wake(owner: Sequence, tokens: number): readonly Sequence[] {
-    return this.#releaseHeld(owner, (waiter) => waiter.tokens <= tokens);
+    return this.#unpark(owner, (waiter) => waiter.tokens <= tokens);
   }
 
   /** Each waiting sequence, its owner, and the number of tokens that it waits for. For checks. */
@@ -52,8 +52,8 @@ export class InFlightPrefixes {
     }
   }
 
-  /** Removes and returns the waiters of an owner for which `goes` is true. */
-  #releaseHeld(owner: Sequence, goes: (waiter: Waiter) => boolean): readonly Sequence[] {
+  /** Removes and returns the sequences parked behind an owner for which `goes` is true. */
+  #unpark(owner: Sequence, goes: (waiter: Waiter) => boolean): readonly Sequence[] {
     const waiters = this.#waiters.get(owner);
     if (waiters === undefined) return [];
     const rest = waiters.filter((waiter) => !goes(waiter));

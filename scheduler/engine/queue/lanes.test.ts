@@ -47,7 +47,7 @@ function waitingRoom() {
  * owes at least both, so that each of the two has half a sequence at most. The lane is credited its share of
  * those tokens.
  */
-test("lanes that always wait get tokens as 8 to 4 to 1, whatever their sequences cost", () => {
+test("backlogged lanes share tokens 8 : 4 : 1, whatever their sequences cost", () => {
   const costMax = 3000;
   const cost = fc.oneof(fc.integer({ min: 100, max: costMax }), fc.constantFrom(100, costMax));
   const rule = fc.property(fc.array(cost, { minLength: 3 }), (costs) => {
@@ -72,7 +72,7 @@ test("lanes that always wait get tokens as 8 to 4 to 1, whatever their sequences
   fc.assert(rule, runs(10));
 });
 
-test("an empty lane's share goes to the others, and it gets nothing for it when it comes back", () => {
+test("an empty lane's share goes to the others, and it saves up no credit", () => {
   const { add, take } = waitingRoom();
   const picks = { latency: 0, gang: 0, throughput: 0 };
   for (let i = 0; i < 90; i++) {
@@ -86,7 +86,7 @@ test("an empty lane's share goes to the others, and it gets nothing for it when 
   expect(picks.gang).toBe(4);
 });
 
-test("a lane whose turn it is can be passed", () => {
+test("a lane whose turn it is can be overtaken", () => {
   const { add, take } = waitingRoom();
   for (const objective of all) add(objective);
   const takePassing = (...passed: Objective[]): Objective => take(100, new Set(passed))!.objective.name;
@@ -98,7 +98,7 @@ test("a lane whose turn it is can be passed", () => {
 
 const lanesOnly = { queue: policy, batch: staticBudget(512) };
 
-test("a prompt for which there is no room is passed by other lanes, until it has waited too long", () => {
+test("other lanes overtake a prompt that lacks pages, until it has starved", () => {
   const run = (ageingMs: number): number[] => {
     const aged = { ...objectives.throughput, ageingMs };
     const queue = { ...policy, lanes: { ...objectives, throughput: aged } };
@@ -125,7 +125,7 @@ test("a prompt for which there is no room is passed by other lanes, until it has
   expect(after).toBeGreaterThanOrEqual(aged!);
 });
 
-test("throughput sequences give up their pages before streams do", () => {
+test("throughput sequences are preempted before streams", () => {
   const harness = new EngineHarness({
     spec: { pages: 11 },
     engine: { ...lanesOnly, admission: { watermark: 0 } },
@@ -141,7 +141,7 @@ test("throughput sequences give up their pages before streams do", () => {
   expect(harness.outcomes.map(({ tokens }) => tokens.length)).toEqual([80, 80, 80]);
 });
 
-test("a throughput sequence that is online after all is served as such: as it waits, and as it runs", () => {
+test("a throughput sequence raised to an online objective is served as one, waiting or running", () => {
   const harness = new EngineHarness({
     spec: { pages: 64 },
     engine: { ...lanesOnly, admission: { watermark: 0, sequencesMax: 2 } },

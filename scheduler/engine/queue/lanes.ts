@@ -16,13 +16,13 @@ interface Lane extends LaneRules {
   readonly objective: Objective;
   readonly tenants: Tenants;
   readonly arrivals: ArrivalList<Sequence>;
-  /** Tokens that it lacks of its share; below 0: tokens that it had beyond it. */
+  /** Deficit counter: tokens that the lane lacks of its share; below 0: tokens beyond its share. */
   balance: number;
 }
 
 /**
- * Set of lanes, one for each objective (objective.ts). Lanes that are not empty share the tokens of prompts
- * by their credits (deficit round robin). A sequence costs its lane the tokens that it computes. All
+ * Set of lanes, one for each objective (objective.ts). Lanes that are not empty share the tokens of prompts by their
+ * credits (as deficit round robin does, Shreedhar and Varghese, 1995). A sequence costs its lane the tokens that it computes. All
  * non-empty lanes together receive that number in proportion to their credits. The lane with the largest
  * balance is next, ties to the first. An empty lane saves no balance up, but keeps its debt.
  *

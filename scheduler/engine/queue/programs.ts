@@ -4,9 +4,9 @@ import type { QueueOrder } from "./queue-order.ts";
 
 /**
  * Orders the calls of programs beside all other sequences. Calls of the program that arrived first are next,
- * so that it ends as early as if it were alone with the programs before it. Of one program, the call with the
- * longest path behind it is next. Between the first call and the first of the other sequences `isBefore`
- * decides.
+ * so that it ends as early as if it were alone with the programs before it. Of one program, the call that starts
+ * the longest remaining path is next (critical path first). Between the first call and the first of the other
+ * sequences `isBefore` decides.
  */
 export class Programs implements QueueOrder {
   /** Waiting calls, the next one first. */

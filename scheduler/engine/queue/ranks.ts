@@ -2,8 +2,7 @@ import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
 /**
- * A sequence is pressing when it has waited for this part of its target for the first token: the rest is for
- * its prompt.
+ * A sequence is pressing when it has waited for this share of its TTFT target; the rest is left for its prefill.
  */
 const PRESSING = 0.5;
 
@@ -13,7 +12,7 @@ const AGED_EVERY = 4;
 interface Rank {
   readonly priority: number;
   readonly order: QueueOrder;
-  /** Sequences with a target for their first token; the first to be pressing is at the front. */
+  /** Sequences with a TTFT target; the first to be pressing is at the front. */
   readonly targeted: Sequence[];
 }
 
@@ -31,11 +30,9 @@ export class Ranks implements QueueOrder {
   #size = 0;
   /** The pressing sequence that `peek` returned. */
   #pressing: Sequence | null = null;
-  /**
-   * The aged sequence that `peek` returned, and the number of admissions since the last such one, as far as
-   * it matters.
-   */
+  /** The aged sequence that `peek` returned. */
   #aged: Sequence | null = null;
+  /** Admissions since the last aged one, capped at `AGED_EVERY` - 1. */
   #others = AGED_EVERY - 1;
 
   /**

@@ -47,13 +47,13 @@ function waitingRoom() {
 const ratio = ({ length, cachedTokens, arrivedMs }: Sequence, nowMs: number): number =>
   (nowMs - arrivedMs + 1) / (COST_MIN + length - cachedTokens);
 
-test("of those who came together the cheapest is first, whether it is short or cached", () => {
+test("of sequences that arrived together the cheapest is first, whether short or cached", () => {
   const { add, take } = waitingRoom();
   const [long, cached, short] = [add(4000, 0), add(4000, 3900), add(500, 0)];
   expect([take(0), take(0), take(0), take(0)]).toEqual([cached, short, long, null]);
 });
 
-test("a wait makes up for any cost: who costs twice as much goes first after more than twice the wait", () => {
+test("a sequence of twice the cost goes first after more than twice the wait", () => {
   const { add, take } = waitingRoom();
   const dear = add(2 * 1000 - COST_MIN, 0, 0);
   const cheap = add(1000 - COST_MIN, 0, 1000);

@@ -14,7 +14,7 @@ function costOf({ length, cachedTokens }: Sequence): number {
 }
 
 /**
- * Order in which the waiting sequence with the highest response ratio is next (Brinch Hansen, 1971). The
+ * Order in which the waiting sequence with the highest response ratio is next (HRRN, Brinch Hansen, 1971). The
  * ratio is wait over cost, where the cost is the uncached part of the prompt. Sequences with much in the
  * cache go first, and of equal waits short ones before long ones. A long wait makes up for any cost. A
  * sequence is never overtaken by one that has waited less than `COST_MIN / cost` of its own wait. So at full

@@ -38,7 +38,7 @@ function waitingRoom() {
   return { tenants, add, take, name };
 }
 
-test("what tenants that always wait computed differs by one sequence at most", () => {
+test("backlogged tenants' computed tokens differ by one sequence at most", () => {
   const COST_MAX = 5000;
   const names = ["a", "b", "c"];
   const rule = fc.property(
@@ -150,7 +150,7 @@ test("generated tokens are charged as they come, so a tenant with long answers i
   expect(picks.b / picks.a).toBeLessThan(4.5);
 });
 
-test("who used little lately goes first, for a while; nobody saves up more than that", () => {
+test("a tenant with little recent use goes first for a while, with bounded credit", () => {
   const { add, take, name } = waitingRoom();
   add("idle");
   take(1);
@@ -164,7 +164,7 @@ test("who used little lately goes first, for a while; nobody saves up more than 
   expect(picks.slice(0, 4)).toEqual(["idle", "idle", "idle", "idle"]);
 });
 
-test("who used much lately waits, but for a while only; a new tenant starts like the others", () => {
+test("a tenant with much recent use waits for a bounded time; a new tenant starts level with the others", () => {
   const { add, take, name } = waitingRoom();
   for (const tenant of ["a", "b"]) add(tenant);
   take(100_000);
@@ -216,7 +216,7 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   expect(charged.used).toBeCloseTo(400, 9);
 });
 
-test("a crowd's short prompts pass another tenant's long one only until they are even, and that passes the crowd's", () => {
+test("a tenant's many short prompts overtake another's long one only until their use is even; then the long one goes first", () => {
   const harness = new EngineHarness({
     spec: { pages: 256 },
     engine: {

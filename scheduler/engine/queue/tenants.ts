@@ -56,8 +56,8 @@ export class Tenants {
   #size = 0;
 
   /**
-   * `slack` > 0 and `reach` ≥ 0 in tokens. `orderOf` makes the order of one tenant's sequences; `gate`: what
-   * they share; null: they are first come, first served.
+   * `slack` > 0 and `reach` ≥ 0 in tokens. `orderOf` makes the order of one tenant's sequences. `gate`: the gate
+   * that all sequences share; null: they are first come, first served.
    */
   constructor(
     slack: number,
@@ -134,7 +134,7 @@ export class Tenants {
   #firstOfEven(least: Tenant, gate: ColdGate, nowMs: number): Sequence | null {
     const most = least.counter.used + this.#reach;
     let best = least.order.peek(nowMs);
-    // Below a tenant in the heap none has a smaller key, and nobody has used less than its key.
+    // No descendant in the heap has a smaller key, and no tenant has used less than its key.
     const open = [1, 2];
     for (let next = 0; next < open.length && next < COMPARED_MAX; next++) {
       const at = open[next]!;

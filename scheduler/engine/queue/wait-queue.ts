@@ -81,7 +81,7 @@ export class WaitQueue {
   #join(sequence: Sequence): void {
     this.#accounts.waits(sequence);
     this.#kvCache.track(sequence, () => this.#order.matched?.(sequence));
-    if (sequence.goesOn) {
+    if (sequence.isReturning) {
       if (!sequence.wasStarted) this.#order.adopt?.(sequence);
       this.#returning.add(sequence);
     } else this.#order.add(sequence);

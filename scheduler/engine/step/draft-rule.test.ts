@@ -1,4 +1,4 @@
-/** The number of drafted tokens that a step checks. */
+/** The number of draft tokens that a step verifies. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -17,7 +17,7 @@ const prices: DraftPrices = {
   addedMax: Number.POSITIVE_INFINITY,
 };
 
-/** A draft of so many tokens, each right with a chance where those before it are. */
+/** A draft of `tokens` tokens, each accepted with probability `chance` if all before it are. */
 function offer(chance: number, tokens: number, advance = 1): DraftOffer {
   const chances: number[] = [];
   for (let i = 0; i < tokens; i++) chances.push(chance * (chances.at(-1) ?? 1));
@@ -30,25 +30,25 @@ function countFor(chance: number, changes: Partial<DraftPrices> = {}): number {
   return chooseDrafts([offer(chance, 8)], { ...prices, ...changes }, 64)[0]!;
 }
 
-test("a draft is as long as its chances are worth its rows", () => {
+test("a draft is as long as its acceptance probability pays for its rows", () => {
   expect([0.05, 0.3, 0.6, 0.9, 1].map((chance) => countFor(chance))).toEqual([0, 1, 3, 8, 8]);
   expect(countFor(0.9, { addedMs: (rows) => 12 * rows })).toBe(0);
   expect(countFor(0.3, { addedMs: () => 0 })).toBe(8);
 });
 
-test("drafts vanish as more decodes share the step", () => {
+test("drafts get shorter as more decodes share the step, down to none", () => {
   const counts = [1, 2, 4, 8, 16].map((decodes) => countFor(0.8, { decodes }));
   expect(counts).toEqual(counts.toSorted((a, b) => b - a));
   expect(counts.at(-1)).toBe(0);
 });
 
-test("rows that fill a tile up are taken although the first one is not worth the tile", () => {
+test("rows that fill a tile are taken although the first row alone does not pay for the tile", () => {
   const tiled = { addedMs: (rows: number): number => 6 * Math.ceil(rows / 8) };
   expect(countFor(0.5, tiled)).toBe(8);
   expect(countFor(0.3, tiled)).toBe(0);
 });
 
-test("the best chances come first", () => {
+test("rows with the highest acceptance probability come first", () => {
   const offers = [offer(0.3, 4), offer(0.95, 4), offer(0.6, 4)];
   const many = { ...prices, decodes: 3 };
   const [low, high, middle] = chooseDrafts(offers, many, 64);
@@ -57,7 +57,7 @@ test("the best chances come first", () => {
   expect(chooseDrafts(offers, many, 1)).toEqual([0, 1, 0]);
 });
 
-test("a stream that draws one token a step waits for drafts of others for a quarter of a step at most", () => {
+test("drafts of others raise the ITL of a stream without drafts by a quarter at most", () => {
   const two = { ...prices, decodes: 2, others: 1 };
   expect(chooseDrafts([offer(1, 8)], two, 64)).toEqual([2]);
   expect(chooseDrafts([offer(1, 8)], { ...two, others: 1.5 }, 64)).toEqual([8]);
@@ -71,10 +71,10 @@ test("a stream that draws one token a step waits for drafts of others for a quar
   ).toBe(8);
 });
 
-test("where a state goes back, a copy and rows that are computed again are paid", () => {
-  const counts = (rowMs: number, goesBack: boolean): number[] =>
+test("with recurrent states the cost includes the state copy and the recomputed tokens", () => {
+  const counts = (rowMs: number, rollsBack: boolean): number[] =>
     [0.3, 0.6, 0.9, 1].map((chance) => {
-      const given = { ...offer(chance, 8), goesBack };
+      const given = { ...offer(chance, 8), rollsBack };
       return chooseDrafts([given], { ...prices, addedMs: (rows) => rowMs * rows }, 64)[0]!;
     });
   expect([counts(0.1, false), counts(0.1, true)]).toEqual([
@@ -87,12 +87,12 @@ test("where a state goes back, a copy and rows that are computed again are paid"
   ]);
 });
 
-test("no limit of the step is passed", () => {
+test("drafts exceed neither the time nor the row limit of the step", () => {
   expect(countFor(1, { addedMax: 3.5 })).toBe(3);
   expect(chooseDrafts([offer(1, 8)], prices, 5)).toEqual([5]);
 });
 
-test("where drafters are not asked, no draft would have been worth its time", () => {
+test("where drafters are not asked, no draft would have paid", () => {
   const rule = fc.property(
     fc.integer({ min: 1, max: 40 }),
     fc.constantFrom(0.1, 1, 3, 9, 20),

@@ -1,48 +1,47 @@
 import type { DraftOffer } from "./step-rule.ts";
 
-/** Prices of a step's rows of drafts. */
+/** Predicted cost of verifying drafts in a step. A row verifies one draft token. */
 export interface DraftPrices {
   /** Number of the step's decodes. */
   readonly decodes: number;
-  /** Tokens that the slowest stream without an offer drew per step of late; Infinity: there is none. */
+  /** Recent tokens per step of the slowest stream without a draft (`Pacing.advance`); Infinity: there is none. */
   readonly others: number;
   /** Time of the step's decodes alone. */
   readonly aloneMs: number;
-  /** Time by which rows lengthen the step whose contexts have `context` tokens together. */
+  /** Milliseconds that `rows` rows add to the step. `context`: context lengths of the rows, summed. */
   addedMs(rows: number, context: number): number;
   /** Most milliseconds that rows may add. */
   readonly addedMax: number;
 }
 
-/** Least gain of drafts, as a share of the pace without any. */
+/** Least relative gain in goodput for which drafts are verified at all. */
 const GAIN = 0.01;
-/** Most by which a step may become longer, as a share, beside a stream that draws one token in it. */
+/** Largest relative increase of the time per output token of a stream that has no drafts itself. */
 export const NOTICED = 0.25;
-/** Most rows of a step that are weighed one by one. */
+/** Rows that the search considers at most. */
 const ROWS_MAX = 128;
 
 /**
- * Chooses how many tokens of each draft a step checks. The rows with the best chances are taken, up to the
- * number with the most expected tokens per millisecond (goodput, SmartSpec, arXiv:2406.14066):
+ * Chooses how many tokens of each draft a step verifies: the rows most likely to be accepted, in the number with
+ * the highest goodput, the expected tokens per millisecond (SmartSpec, arXiv:2406.14066):
  *
- *   pace = (decodes + Σ chance of each row) / (time of the decodes alone + time that the rows add)
+ *   goodput = (decodes + Σ acceptance probability of each row) / (time of the decodes alone + time that the rows add)
  *
- * So a won token is worth a step of decodes divided by the tokens of the step, and rows pay less the more
- * decodes share it: under load there are no drafts. Prompts do not count. Rows delay those of this step, but at
- * a higher pace all decodes take less time together, which prompts then have. The added time is that of the
- * step with its prompts.
+ * The more decodes share a step, the less a row adds to its goodput: under load no drafts are verified. Prompt
+ * tokens do not count towards goodput. Rows delay the prompts of this step, but decodes that need fewer steps leave
+ * more time to prompts. The added time is that of the step with its prompts.
  *
- * A stream that draws one token a step waits for the rows of others, and those end sooner. Beside it a step
- * becomes longer by `NOTICED` at most; a stream with more tokens a step bears as much more. Returns a number
- * per offer.
+ * A stream without accepted drafts gets one token per step, and waits for the rows of others. Beside it a step
+ * becomes longer by `NOTICED` at most; a stream with k tokens per step allows k times the time. Returns the number
+ * of verified tokens per offer.
  */
 export function chooseDrafts(offers: readonly DraftOffer[], prices: DraftPrices, rowsMax: number): number[] {
   const { decodes, others, aloneMs, addedMax } = prices;
   const counts = offers.map(() => 0);
-  let best = { rows: 0, pace: ((1 + GAIN) * decodes) / aloneMs };
+  let best = { rows: 0, goodput: ((1 + GAIN) * decodes) / aloneMs };
   const ordered = inOrder(offers).slice(0, Math.min(rowsMax, ROWS_MAX));
   const expected = offers.map(({ sequence }) => ({ sequence, tokens: 1 }));
-  const paid = new PaidRows(offers);
+  const paid = new RowCost(offers);
   let tokens = decodes;
   let context = 0;
   for (const [index, { offer, chance }] of ordered.entries()) {
@@ -51,49 +50,52 @@ export function chooseDrafts(offers: readonly DraftOffer[], prices: DraftPrices,
     context += offers[offer]!.sequence.length;
     const addedMs = prices.addedMs(paid.add(offer, chance), context);
     if (addedMs > addedMax) break;
-    const pace = tokens / (aloneMs + addedMs);
-    if (pace <= best.pace) continue;
+    const goodput = tokens / (aloneMs + addedMs);
+    if (goodput <= best.goodput) continue;
     const slowest = expected.reduce((least, one) => Math.min(least, advanceOf(one)), others);
-    if (aloneMs + addedMs <= (1 + NOTICED) * slowest * aloneMs) best = { rows: index + 1, pace };
+    if (aloneMs + addedMs <= (1 + NOTICED) * slowest * aloneMs) best = { rows: index + 1, goodput };
   }
   for (const { offer } of ordered.slice(0, best.rows)) counts[offer]! += 1;
   return counts;
 }
 
 /**
- * Rows that drafts cost. A state is copied before a draft, which takes about as long as a row. If the draft is
- * not all right, its right tokens are computed again.
+ * Cost of drafts in rows. With recurrent layers a draft costs more than its own rows. The device copies the state
+ * before it, which takes about as long as a row. If any of its tokens is rejected, the accepted ones are recomputed.
  */
-class PaidRows {
+class RowCost {
   readonly #offers: readonly DraftOffer[];
-  /** Rows of each draft, and its expected number of right tokens. */
+  /** Rows of each draft, and its expected number of accepted tokens. */
   readonly #rows: number[];
-  readonly #right: number[];
-  /** Rows that each draft adds beside its own. */
+  readonly #accepted: number[];
+  /** Rows that each draft costs besides its own: the copy, and the expected recomputation. */
   readonly #more: number[];
   #total = 0;
 
   constructor(offers: readonly DraftOffer[]) {
     this.#offers = offers;
     this.#rows = offers.map(() => 0);
-    this.#right = offers.map(() => 0);
+    this.#accepted = offers.map(() => 0);
     this.#more = offers.map(() => 0);
   }
 
-  /** Adds a row that is right with this chance; returns the expected rows of all. */
+  /**
+   * Adds a draft's next row. `chance`: probability that it and all rows before it are accepted. Returns the
+   * expected rows of all drafts.
+   */
   add(offer: number, chance: number): number {
     this.#total += 1;
-    if (this.#offers[offer]!.goesBack !== true) return this.#total;
+    if (this.#offers[offer]!.rollsBack !== true) return this.#total;
     this.#rows[offer]! += 1;
-    this.#right[offer]! += chance;
-    const more = 1 + this.#right[offer]! - this.#rows[offer]! * chance;
+    this.#accepted[offer]! += chance;
+    const more = 1 + this.#accepted[offer]! - this.#rows[offer]! * chance;
     this.#total += more - this.#more[offer]!;
     this.#more[offer] = more;
     return this.#total;
   }
 }
 
-/** True if some number of rows would be worth its time although nothing is known of the drafts. */
+/** True if some number of rows would pay if all were accepted: the upper bound before any drafter is asked. */
 export function isWorthDrafting(
   prices: Omit<DraftPrices, "others">,
   context: number,
@@ -108,13 +110,13 @@ export function isWorthDrafting(
   return false;
 }
 
-/** All rows, the best chances first; those of a draft in its order. */
+/** All rows, the most likely to be accepted first. Rows of one draft stay in order, as their probabilities never rise. */
 function inOrder(offers: readonly DraftOffer[]): { readonly offer: number; readonly chance: number }[] {
   const rows = offers.flatMap(({ chances }, offer) => chances.map((chance) => ({ offer, chance })));
   return rows.sort((a, b) => b.chance - a.chance);
 }
 
-/** Tokens that a stream draws in a step: as expected of this one, or of late. Infinity: no stream. */
+/** Tokens per step of a stream: the expected number in this step, or its recent average if larger. Infinity: no stream. */
 function advanceOf({
   sequence,
   tokens,

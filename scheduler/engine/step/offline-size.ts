@@ -16,17 +16,17 @@ import { nextTile, type StepPrediction } from "./step-prediction.ts";
 const NOTICED = 0.2;
 
 /**
- * Offline work alone: takes the size with the least time per token, among the sizes that the next stream can wait for. Attention costs the
- * same in steps of any size, so the rule leaves it out.
+ * Offline work alone: takes the size with the least time per token, among the sizes that the next stream can wait
+ * for. Attention costs the same in steps of any size, so the rule leaves it out.
  *
- * A step with p prompt tokens takes T, and T0 without them. Where prompts find room only as answers end, memory refills by r tokens a
- * step (`refillTokens`), with prompts in it or not.
+ * A step with p prompt tokens takes T, and T0 without them. Where prompts find room only as answers end, memory
+ * refills by r tokens a step (`refillTokens`), with prompts in it or not.
  *
  *   p ≤ r   memory is not full: every step has p, and decodes in proportion. A token takes T / size, decodes included.
  *   p > r   one step of p / r has prompts, and the others have decodes alone: a token of prompts takes (T - T0) / p + T0 / r.
  *
- * The second cost is the same for every p if T grows evenly. A step takes at least the time to read the weights. Below that, prompt
- * tokens beside decodes are nearly free, and steps of r tokens beat a few large ones.
+ * The second cost is the same for every p if T grows evenly. A step takes at least the time to read the weights.
+ * Below that, prompt tokens beside decodes are nearly free, and steps of r tokens beat a few large ones.
  */
 export class OfflineSize implements SizeRule {
   readonly #step: StepPrediction;

@@ -23,9 +23,9 @@ const OWN_TIMES = 2;
 const TOKENS_MIN = 8;
 /** Fewest tokens of the prompt in which a token's usual cost is measured. */
 const PROMPT_TOKENS = 256;
-/** Time to plan and report a piece and to hand it to the cache, which no prediction of a step includes. */
+/** Time to plan and report a prefetch chunk and to insert it in the cache, which step predictions leave out. */
 const PIECE_MS = 0.1;
-/** Most that its tokens may cost, as a part of their cost in the prompt: either prediction may be off. */
+/** Most that a prefetched token may cost, as a share of its cost in the prompt: a margin for prediction errors. */
 const WORTH = 0.85;
 /** Largest relative difference of predictions that count as equal. */
 const EQUAL = 1e-9;

@@ -8,9 +8,9 @@ import type { StepBudget } from "./step-rule.ts";
 export interface PlannedChunk {
   readonly sequence: Sequence;
   readonly count: number;
-  /** Tokens behind all known ones, which the step checks. Absent: none. */
+  /** Draft tokens behind all known ones, which the step verifies. Absent: none. */
   readonly draft?: readonly TokenId[];
-  /** True if the draft is of the client's prediction. */
+  /** True if the draft comes from the client's prediction. */
   readonly isPredicted?: boolean;
 }
 
@@ -58,8 +58,8 @@ export class StepBuilder {
   }
 
   /**
-   * The part of a prompt that joins the step, of the tokens that the budget has offered. Of a prompt that is
-   * computed in one chunk it is all or nothing; alone in a step it is all, whatever the budget.
+   * Returns how many of the tokens that the budget has offered join the step. A prompt that must be one chunk gets
+   * all or none; alone in a step it gets all, whatever the budget.
    */
   partOf({ isWhole, length }: Sequence, offered: number): number {
     if (!isWhole || offered === length) return offered;

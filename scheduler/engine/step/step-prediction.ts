@@ -55,8 +55,8 @@ export class StepPrediction {
   }
 
   /**
-   * Time by which rows of drafts lengthen the step, whose contexts have `context` tokens together. Their number
-   * may be an expected one.
+   * Milliseconds that draft rows add to the step; `context`: context lengths of the rows, summed. `rows` may be
+   * an expected value, and so fractional.
    */
   addedMs(rows: number, context: number): number {
     const { decodes, draftPairs } = this.#shape;

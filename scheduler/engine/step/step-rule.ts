@@ -13,10 +13,10 @@ export type SequenceView = Pick<
 export interface DraftOffer extends Pick<OfferedDraft, "chances"> {
   readonly sequence: Pick<SequenceView, "id" | "length" | "objective" | "pacing">;
   /**
-   * True if the device saves a state before the draft, and computes the right tokens before a wrong one again.
-   * Absent: false.
+   * True for a model with recurrent layers: the device saves the state before the draft. If it rejects a draft
+   * token, it restores that state and recomputes the accepted tokens. Absent: false.
    */
-  readonly goesBack?: boolean;
+  readonly rollsBack?: boolean;
 }
 
 /** Limits the prompt, forced and drafted tokens of a step. One object serves the planning of one step. */
@@ -33,16 +33,16 @@ export interface StepBudget {
   /** Adds a chunk of `tokens` after `context` to the step. */
   take(tokens: number, context: number, objective: ObjectiveRules): void;
   /**
-   * Adds forced tokens of a decode to the step beside its one, after `context` computed ones: as many of
-   * `left` ≥ 1 as there is room for. Returns how many.
+   * Adds forced (jump-forward) tokens of a decode to the step besides its one, after `context` computed ones: as
+   * many of `left` ≥ 1 as there is room for. Returns how many.
    */
   takeForced(left: number, context: number, objective: ObjectiveRules): number;
   /**
-   * True if rows of drafts might be worth their time: else drafters need not be asked. Called last of all
-   * when the step's other chunks are taken. `rowsMax`: rows that the device has room for.
+   * True if verifying drafts could pay in this step; else drafters need not be asked. Called after the step's
+   * other chunks are taken. `rowsMax`: rows that the device has room for.
    */
   wantsDrafts(rowsMax: number): boolean;
-  /** Adds rows of drafts to decodes of the step. Returns how many tokens of each offered draft are checked. */
+  /** Adds draft tokens to decodes of the step. Returns how many tokens of each offered draft the step verifies. */
   takeDrafts(offers: readonly DraftOffer[], rowsMax: number): readonly number[];
   /**
    * True if the running streams keep their targets with one more sequence for good. `isAged`: it has waited

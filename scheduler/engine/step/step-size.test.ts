@@ -25,7 +25,7 @@ describe("least delay", () => {
   // Reading the weights takes 10 ms, which a small step hides; later tiles cost 15 ms each.
   const device = tiles(16, 30, 45, 60, 75, 90, 105, 120);
 
-  test("a single prompt beside many streams comes in small pieces, many prompts in large ones", () => {
+  test("one prompt beside many streams is computed in small chunks, many prompts in large ones", () => {
     expect(leastDelay(device, { ...context, decodes: 60, streams: 60 })).toBe(128);
     expect(
       leastDelay(device, { ...context, decodes: 60, streams: 60, prompts: 500, promptTokens: 512_000 }),
@@ -35,14 +35,14 @@ describe("least delay", () => {
     ).toBeGreaterThan(128);
   });
 
-  test("without streams it is the best, but where that takes long a smaller one that is nearly as good", () => {
+  test("without streams the best size wins, unless it exceeds the patience and a smaller one is nearly as good", () => {
     const alone = { ...context, decodes: 0, streams: 0, aloneMs: 0, contextMs: 0 };
     const slow = tiles(...Array.from({ length: 16 }, (_, index) => 10 + 20 * (index + 1)));
     expect(leastDelay(slow, { ...alone, patienceMs: 330 })).toBe(16 * 128);
     expect(leastDelay(slow, { ...alone, patienceMs: 329 })).toBe(8 * 128);
   });
 
-  test("what takes no longer is never cut", () => {
+  test("a larger size that takes no longer always wins", () => {
     const rule = fc.property(
       fc.integer({ min: 13, max: 200 }),
       fc.nat({ max: 100 }),

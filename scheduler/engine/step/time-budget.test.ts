@@ -122,7 +122,7 @@ test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the promp
   expect(budgetOf(eight, {}, even, 0, 264).offer(1000, 0, 0, latency)).toBe(248);
 });
 
-test("what little is left of all prompts is computed at once, unless more wait for that than it would make wait", () => {
+test("a small rest of all prefills is computed in one step, unless that delays more sequences than it serves", () => {
   /** Tokens of each of so many prompts, which are 300 together: a tile and a little more. */
   const chunksOf = (prompts: number, streams: readonly SequenceView[] = []): number[] => {
     const waiting = { ...backlog, promptTokens: 300, likelyTokens: 300, waiting: prompts };
@@ -149,7 +149,7 @@ test("a step is as large as the tightest stream's slack allows, decodes included
   );
 });
 
-test("without streams a step is as large as the device takes it; beside streams it takes as long as is allowed", () => {
+test("without streams a step fills the device's token limit; beside streams it fills the time limit", () => {
   const offline = [
     decode({ objective: gang }),
     decode({ objective: throughput, tbtMs: 1 }),
@@ -166,20 +166,20 @@ test("without streams a step is as large as the device takes it; beside streams 
   );
 });
 
-test("streams without a target that are slow by themselves leave prompts half of the time, and always a tile", () => {
+test("slow streams without an ITL target leave prefill half of the step time, and always one tile", () => {
   const slow = [decode({ length: 80_000 })]; // 110 ms
   expect(budgetOf(slow, { tbtMs: null }).offer(many, 0, 0, latency)).toBe(3 * 256 - 1);
   const coarse = tiles(() => 500);
   expect(budgetOf([decode()], { tbtMs: null }, coarse).offer(many, 0, 0, latency)).toBe(256 - 1);
 });
 
-test("streams that are slow by themselves leave prompts three quarters at a reader's pace, and half beyond it", () => {
+test("slow streams leave prefill three quarters of the step up to reading speed, and half beyond it", () => {
   const limits = new PaceLimits(policy, even);
   const aloneMs = [20, 25, 40, 50, 80, 100, 150];
   expect(aloneMs.map((ms) => limits.untargetedMs(ms))).toEqual([100, 100, 160, 200, 200, 200, 300]);
 });
 
-test("a step is as large as delays everybody least: larger, the more prompts wait", () => {
+test("the step size minimizes the total delay: it grows with the number of waiting prompts", () => {
   const sizeOf = (decodes: number, waiting: number, costs = even): number => {
     const streams = Array.from({ length: decodes }, () => decode());
     const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting };
@@ -193,12 +193,12 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
   expect(sizeOf(40, 100, steep)).toBe(3 * 256);
 });
 
-test("what all prompts still have to compute is a size as well", () => {
+test("the tokens left of all prefills are a candidate step size", () => {
   const budget = budgetFor(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
   expect(budget.offer(130, 0, 0, latency)).toBe(130);
 });
 
-test("the first prompt decides the size, later ones fill it up", () => {
+test("the first prompt sets the step size, later ones fill it", () => {
   const budget = budgetOf([decode()]);
   expect(budget.offer(100, 0, 0, latency)).toBe(100);
   budget.take(100, 0, latency);
@@ -215,7 +215,7 @@ test("prompts get nothing when the slack is used up, but one that starves gets a
   expect(late.offer(many, 0, 9999, latency)).toBe(0);
 });
 
-test("throughput decodes are left out, the longest first, no more than needed and no longer than allowed", () => {
+test("throughput decodes are skipped, longest context first, no more than needed and at most skipsMax times in a row", () => {
   const stream = decode();
   const long = decode({ objective: throughput, length: 90_000 });
   const longer = decode({ objective: throughput, length: 95_000 });
@@ -228,7 +228,7 @@ test("throughput decodes are left out, the longest first, no more than needed an
   expect([...budgetOf([stream, rested, long], { tbtMs: 130 }).skipped]).toEqual([long.id]);
 });
 
-test("throughput decodes for which there is no time come a few in each step, not all in one", () => {
+test("skipped throughput decodes are spread over the steps, not run all in one", () => {
   let offline = Array.from({ length: 8 }, () => decode({ objective: throughput, length: 90_000 }));
   for (let step = 0; step < 12; step++) {
     const { skipped } = budgetOf([decode(), ...offline], { tbtMs: 60 });
@@ -241,7 +241,7 @@ test("throughput decodes for which there is no time come a few in each step, not
   }
 });
 
-test("nobody is admitted with whom the decodes alone would miss the target", () => {
+test("a sequence is not admitted if decodes alone would then miss the ITL target", () => {
   const running = Array.from({ length: 5 }, () => decode({ length: 10_000 }));
   const next = (length: number, objective = latency): SequenceView =>
     decode({ length, objective, isDecoding: false });
@@ -270,7 +270,7 @@ test("streams without a target are admitted as long as their steps are short, or
   expect(budgetOf(offline, calm).admits(decode({ ...next, objective: throughput }), false)).toBe(true);
 });
 
-test("throughput sequences keep out their like, but not streams and not a sequence that has waited too long", () => {
+test("throughput sequences bar further ones, but not streams nor a sequence that has starved", () => {
   const running = [decode(), decode({ objective: throughput, length: 60_000 })];
   const stream = decode({ isDecoding: false });
   const offline = decode({ objective: throughput, length: 20_000, isDecoding: false });
@@ -328,7 +328,7 @@ function play(script: readonly Call[], batch: Partial<TimePolicy>) {
   return { harness, timesMs };
 }
 
-test("on a device whose costs are known every stream keeps its target, whatever comes", () => {
+test("with known step costs every stream keeps its ITL target under any load", () => {
   const rule = fc.property(calls, (script) => {
     const { harness, timesMs } = play(script, {});
     script.forEach(({ service: { objective, tbtMs }, tokensMax }, i) => {
@@ -342,7 +342,7 @@ test("on a device whose costs are known every stream keeps its target, whatever 
   fc.assert(rule, runs(60));
 });
 
-test("throughput decodes are left out at most three steps in a row, take turns, and say the same", () => {
+test("throughput decodes are skipped at most three steps in a row, take turns, and draw the same tokens", () => {
   // A decode takes 1 ms: with 24 of them the stream, which came last, would wait for 26 ms.
   const harness = new EngineHarness({
     spec: { pages: 512 },
@@ -375,7 +375,7 @@ test("throughput decodes are left out at most three steps in a row, take turns, 
   expect(harness.load.skippedDecodesTotal).toBeGreaterThan(0);
 });
 
-test("a target that cannot be kept is missed and counted, and everybody still ends", () => {
+test("an ITL target that cannot be met is counted as missed, and all sequences finish", () => {
   const { harness, timesMs } = play(
     Array.from({ length: 12 }, () => ({ afterMs: 0, promptTokens: 50, tokensMax: 20, service: {} })),
     { tbtMs: 1 },
@@ -384,7 +384,7 @@ test("a target that cannot be kept is missed and counted, and everybody still en
   expect(harness.load.stepsOverTarget).toBeGreaterThan(19);
 });
 
-test("beside streams without a target throughput prompts get what they do not notice, and where that is nothing a tile in a while", () => {
+test("beside streams without an ITL target, throughput prefill gets what does not slow them noticeably, or else one tile from time to time", () => {
   const calm = { tbtMs: null };
   const prompt = 1000;
   const fine = linearCost(10, 0.02);
@@ -409,7 +409,7 @@ test("beside streams without a target throughput prompts get what they do not no
   );
 });
 
-test("throughput decodes are left out beside streams that would notice them, and few of their kind are let in", () => {
+test("throughput decodes that would slow a stream are skipped, and few more are admitted", () => {
   const calm = { tbtMs: null };
   const guests = Array.from({ length: 4 }, (_, i) =>
     decode({ objective: throughput, id: (i + 10) as SequenceId }),
@@ -422,7 +422,7 @@ test("throughput decodes are left out beside streams that would notice them, and
   expect([admits(decode()), admits(decode(), ...guests), admits(...guests)]).toEqual([true, false, true]);
 });
 
-test("a prompt that is alone is computed in one step if two would take longer, and somebody who comes can wait for it", () => {
+test("a lone prompt is computed in one step if two would take longer and an arrival can wait that long", () => {
   const offered = (tokens: number): number => {
     const load = {
       ...backlog,
@@ -437,7 +437,7 @@ test("a prompt that is alone is computed in one step if two would take longer, a
   expect(offered(6000)).toBeLessThan(6000); // 490 ms
 });
 
-test("where no stream is read along, steps of a task group are as large as what comes next can wait for", () => {
+test("without interactive streams a task group's steps are as long as the next arrival can wait", () => {
   const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
   const calm = { ...policy, tbtMs: null };
   const sizeIn = (
@@ -474,7 +474,7 @@ test("where no stream is read along, steps of a task group are as large as what 
   expect(sizeOf([...offline, ...members], throughput, true) < sizeOf(members)).toBe(true);
 });
 
-test("of the steps that what comes next can wait for, offline work alone takes the one in which a token takes least", () => {
+test("offline work alone takes the step size with the least time per token within the next arrival's patience", () => {
   const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
   const offline = Array.from({ length: 100 }, () => decode({ objective: throughput, length: 1000 }));
   const tokensOf = (costs: CostModel): number => {
@@ -488,7 +488,7 @@ test("of the steps that what comes next can wait for, offline work alone takes t
   expect(tokensOf(tiles((tile) => (tile === 8 ? 24 : 20)))).toBe(14 * 256);
 });
 
-test("where prompts find room only as answers end, offline work alone takes in a step what they free, and what is free besides", () => {
+test("where freed pages limit prefill, an offline step has the size of least time per token at that refill rate", () => {
   const sizeOf = (refillTokens: number, tileMs: (tile: number) => number, decodes = 100): number => {
     const offline = Array.from({ length: decodes }, () => decode({ objective: throughput, length: 100 }));
     const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8, refillTokens };
@@ -506,7 +506,7 @@ test("where prompts find room only as answers end, offline work alone takes in a
   expect(sizeOf(100, (tile) => (tile < 2 ? 40 : 20), 256)).toBe(16 * 256);
 });
 
-test("a job's steps are long where no stream has run of late, and a stream's time where one may come again", () => {
+test("offline steps are long after a minute without a stream, and short while one may return", () => {
   const rule = openStepRule({ ...policy, tbtMs: null }, deviceSpec(), linearCost(10, 0.1));
   const [pass] = rule.passes(1, 1) as [StepPass];
   const crowd = { ...backlog, promptTokens: many, likelyTokens: many, waiting: 100 };
@@ -520,7 +520,7 @@ test("a job's steps are long where no stream has run of late, and a stream's tim
   expect(offered([], 61_000)).toBe(long);
 });
 
-test("offline work beside an online prompt leaves that whole, as it is without", () => {
+test("offline work does not split an online prompt that fits in one step", () => {
   const calm = { ...policy, tbtMs: null };
   const chat = { ...backlog, countsOffline: false, promptTokens: 300, likelyTokens: 300, waiting: 1 };
   const costs = linearCost(10, 0.6);
@@ -533,7 +533,7 @@ test("offline work beside an online prompt leaves that whole, as it is without",
   expect(offered([decode()])).toBeLessThan(300);
 });
 
-test("where few offline decodes are left out they come one at a time, each once in so many steps", () => {
+test("few skipped offline decodes run one at a time, each at least once in skipsMax + 1 steps", () => {
   const steps = 4 * (1 + 64);
   let offline = Array.from({ length: 5 }, () => decode({ objective: throughput, length: 90_000 }));
   const came: number[] = [];
@@ -550,7 +550,7 @@ test("where few offline decodes are left out they come one at a time, each once 
   expect(came.reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(steps / 13 + 1);
 });
 
-test("offline work alone takes so long that the next stream hardly notices its end, or the next place where it gives way", () => {
+test("an offline step is bounded so that a new stream waits little for its end or its next abort point", () => {
   const costs = linearCost(5, 0.1);
   const calm = { ...policy, tbtMs: null };
   const tookMs = (quietMs: number, abortPoints: number, streamTokens: number): number => {

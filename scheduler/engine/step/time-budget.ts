@@ -21,10 +21,10 @@ import { TaskGroupSize } from "./task-group-size.ts";
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
  * Beside streams without a target a step takes `stepMs` at most, or more where the streams alone take long
- * (pace-limits.ts). Unlike a target's, this limit always leaves room for a tile. Offline sequences (objective.ts) lengthen such a step
- * by a sixteenth at most: their prompts come in pieces that are small enough for that. If the smallest piece
- * is too large, they get one tile in `starvationMs`. So streams keep their pace, whatever offline work there
- * is, except in one step of a hundred. One offline sequence may always run, and its decode is left out for
+ * (pace-limits.ts). Unlike a target's, this limit always leaves room for a tile. Offline sequences (objective.ts)
+ * lengthen such a step by a sixteenth at most: their prompts come in chunks that are small enough for that. If the
+ * smallest chunk is too large, they get one tile in `starvationMs`. So streams keep their pace beside any offline
+ * work, except in these rare steps. One offline sequence may always run, and its decode is left out for
  * `skipsMax` steps at most. Offline work makes way likewise while an online prompt is computed. Neither
  * waiting nor running offline work then influences the size of the step.
  *
@@ -184,7 +184,7 @@ export class TimeBudget implements StepBudget {
     return new StreamSize(this.#step, this.#load, work);
   }
 
-  /** Largest part of an offline prompt's chunk that other sequences do not notice. */
+  /** Largest part of an offline prompt's chunk within `#offlineMs`, the limit beside online work. */
   #unnoticed(tokens: number, context: number): number {
     if (this.#offlineMs === Number.POSITIVE_INFINITY) return tokens;
     const fits = (count: number): boolean => this.#step.msWith(count, context) <= this.#offlineMs;
@@ -199,8 +199,8 @@ export class TimeBudget implements StepBudget {
   }
 
   /**
-   * True if a prompt gets a tile, whatever the limits, because it has got no tokens for `waitedMs`. If others
-   * would notice the tile, also none of its kind may have got one for as long.
+   * True if a prompt gets a tile, whatever the limits, because it has got no tokens for `waitedMs`. If the tile
+   * would exceed the limit of offline work, no other offline prompt may have got one for as long either.
    */
   #isStarving(waitedMs: number, { isOffline }: ObjectiveRules): boolean {
     const isNoticed = isOffline && this.#offlineMs < Number.POSITIVE_INFINITY;

@@ -18,7 +18,7 @@ export const regexLimits = {
   patternCharactersMax: 1000,
   instructionsMax: 2000,
   repeatMax: 1000,
-  /** Instructions per search at most: about a tenth of a second. */
+  /** Instructions that one search executes at most, which bounds its time. */
   stepsMax: 4_000_000,
 } as const;
 
