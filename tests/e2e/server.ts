@@ -117,6 +117,8 @@ export interface TestServerOptions {
   readonly ledger?: UsageLedger;
   /** Absent: requests are not traced. */
   readonly traces?: Traces;
+  /** Absent: a free one. */
+  readonly port?: number;
 }
 
 export interface TestServer {
@@ -312,7 +314,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
             retryMs: 20,
           },
   });
-  const server = new HttpServer("127.0.0.1", 0, app.fetch);
+  const server = new HttpServer("127.0.0.1", options.port ?? 0, app.fetch);
   limitUnsent(server.port);
 
   const settled = async (): Promise<void> => {
