@@ -179,9 +179,10 @@ export async function startSeveral(
     facts: () => factsOf(sources()),
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
-    inspect: (nodesMax) => {
-      for (const { engines } of set.loaded()) engines.inspect(nodesMax, 0);
+    inspect: (nodesMax, owner) => {
+      for (const { engines } of set.loaded()) engines.inspect({ nodesMax, textTokens: 0, owner });
     },
+    cacheSaltFor: cacheSalts(config),
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     keyUse: (tenant) => ledger.rows(tenant, 1),
     latencies: () => present().map(({ latencies }) => latencies),

@@ -273,9 +273,10 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     compile: (source) => compiler.compile(source),
     placements,
     activity,
-    inspect: (nodesMax) => {
+    inspect: (nodesMax, owner) => {
+      const textTokens = owner === null ? (options.cachedTextTokens ?? 0) : 0;
       for (const [at, engine] of engines.entries())
-        activity.noteCache(at as EngineId, engine.snapshotCache(nodesMax, options.cachedTextTokens));
+        activity.noteCache(at as EngineId, engine.snapshotCache({ nodesMax, textTokens, owner }), owner);
     },
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     recording: options.recording ?? null,
