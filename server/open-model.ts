@@ -41,6 +41,7 @@ import { ActivityLog } from "./http/activity.ts";
 import type { ThreadGap } from "./http/gap.ts";
 import { RequestLog } from "./http/request-log.ts";
 import { PlacementLog } from "./http/state.ts";
+import type { StateSources } from "./http/state-stream.ts";
 import { Telemetry, type TelemetryOptions } from "./http/telemetry.ts";
 import { embeddingServed, type ServedModel } from "./request/served-model.ts";
 import type { EngineEvents } from "./running-server.ts";
@@ -120,8 +121,8 @@ export interface WatchedEngines {
   readonly telemetry: Telemetry;
   readonly placements: PlacementLog;
   readonly activity: ActivityLog;
-  /** Asks the engines for snapshots of their prefix caches, with texts if the settings allow. */
-  readonly inspect: (nodesMax: number) => void;
+  /** Asks the engines for snapshots of their prefix caches, with texts if the settings allow and no owner is named. */
+  readonly inspect: StateSources["inspect"];
 }
 
 /**
@@ -148,15 +149,16 @@ export async function startWatchedEngines(
       const telemetry = telemetryFor(engines);
       const placements = new PlacementLog();
       const activity = new ActivityLog(engines.specs.length, config.tbtMs > 0 ? config.tbtMs : null);
-      const inspect = (nodesMax: number) =>
-        engines.inspect(nodesMax, config.showCachedText ? TEXT_TOKENS : 0);
+      const textTokens = config.showCachedText ? TEXT_TOKENS : 0;
+      const inspect: StateSources["inspect"] = (nodesMax, owner) =>
+        engines.inspect({ nodesMax, textTokens: owner === null ? textTokens : 0, owner });
       watched.resolve({ engines, telemetry, placements, activity, inspect });
       return {
         onReport: (engine, report) => {
           telemetry.observeStep(engine, report.load);
           activity.note(engine, report);
         },
-        onCache: (engine, snapshot) => activity.noteCache(engine, snapshot),
+        onCache: (engine, snapshot, owner) => activity.noteCache(engine, snapshot, owner),
         onDisk: (engine, counts) => telemetry.countDisk(engine, counts),
         onHost: (engine, counts) => telemetry.countHost(engine, counts),
         onPlacement: (sequence, placement) => {

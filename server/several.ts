@@ -151,6 +151,7 @@ export async function startSeveral(
     door,
     models: answersToAny ? null : listed.map(({ name }) => name),
     room: smallestRoom(models),
+    traces,
   };
   const jobs = store === null ? null : runJobs(store, jobSettings(config), entry);
   const telemetry = openTelemetry(config, "", "server", [], () => null, shared);
@@ -179,9 +180,10 @@ export async function startSeveral(
     facts: () => factsOf(sources()),
     snapshot: () => snapshotOf(sources()),
     activities: () => set.loaded().map(({ activity }) => activity),
-    inspect: (nodesMax) => {
-      for (const { engines } of set.loaded()) engines.inspect(nodesMax, 0);
+    inspect: (nodesMax, owner) => {
+      for (const { engines } of set.loaded()) engines.inspect({ nodesMax, textTokens: 0, owner });
     },
+    cacheSaltFor: cacheSalts(config),
     queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
     keyUse: (tenant) => ledger.rows(tenant, 1),
     latencies: () => present().map(({ latencies }) => latencies),
@@ -377,10 +379,10 @@ function doorOf({ setting, text, listed }: OpenModel, set: ModelSet<Host>, { res
   });
   return async (line) => {
     const prepared = await door(line);
-    const answer: typeof prepared.answer = async (signal) => {
+    const answer: typeof prepared.answer = async (signal, trace) => {
       const lease = await set.use(name, signal);
       try {
-        return await prepared.answer(signal);
+        return await prepared.answer(signal, trace);
       } finally {
         lease.end();
       }

@@ -8,6 +8,16 @@ import { computeMs } from "./tier-prices.ts";
 /** Nodes that are visited for a snapshot. */
 const VISITS_MAX = 20_000;
 
+/** Contents of a snapshot. */
+export interface SnapshotRequest {
+  /** Nodes at most: the heaviest. */
+  readonly nodesMax: number;
+  /** First tokens of each node; 0: none. */
+  readonly textTokens: number;
+  /** Beginning of the cache salts whose nodes alone are listed; null: all nodes. */
+  readonly owner: string | null;
+}
+
 /** Prefix cache as people look at it: the nodes with the most pages at or below them. */
 export interface CacheSnapshot {
   /** Nodes and pages of the cache, also those that are not listed; less if there are too many to visit. */
@@ -29,7 +39,8 @@ export interface PricedEviction extends Eviction {
 /**
  * Node of a snapshot: an id that it keeps for its life, the index of its parent in the list or -1, its tokens
  * [start, end), pages, pages at or below it, sequences that began from it, locks, waiters, and its age. Age is the
- * position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked.
+ * position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked. The snapshot of an owner
+ * has -1 throughout, since one order holds the nodes of all keys.
  */
 export type SnapshotNode = readonly [
   id: number,
@@ -44,15 +55,17 @@ export type SnapshotNode = readonly [
   age: number,
 ];
 
-/** Takes a snapshot of at most `nodesMax` nodes, with up to `textTokens` tokens of each. Changes nothing. O(nodes). */
+/**
+ * Takes a snapshot of at most `nodesMax` nodes, with up to `textTokens` tokens of each. Changes nothing. O(nodes). The
+ * snapshot of an owner depends on its own nodes alone, and has no evictions.
+ */
 export function snapshotOf(
-  cache: Pick<Cache, "nodes" | "evictionOrder" | "evictions">,
-  nodesMax: number,
+  cache: Pick<Cache, "roots" | "evictionOrder" | "evictions">,
+  { nodesMax, textTokens, owner }: SnapshotRequest,
   costs: CostModel,
-  textTokens = 0,
 ): CacheSnapshot {
   const nodes: RadixNode[] = [];
-  for (const { node } of cache.nodes()) {
+  for (const node of nodesBelow(owner === null ? cache.roots : topsOf(cache.roots, owner))) {
     nodes.push(node);
     if (nodes.length === VISITS_MAX) break;
   }
@@ -62,7 +75,7 @@ export function snapshotOf(
     below.set(node, pages);
     if (node.parent !== null) below.set(node.parent, (below.get(node.parent) ?? 0) + pages);
   }
-  const ages = agesOf(cache);
+  const ages = owner === null ? agesOf(cache) : new Map<RadixNode, number>();
   // A parent has at least as many pages below it as its children, and stands before them.
   const heaviest = nodes.toSorted((a, b) => below.get(b)! - below.get(a)!).slice(0, nodesMax);
   const places = new Map(heaviest.map((node, place) => [node, place]));
@@ -71,8 +84,8 @@ export function snapshotOf(
     nodesTotal: nodes.length,
     pagesTotal: nodes.reduce((sum, { pages }) => sum + pages.length, 0),
     nodes: heaviest.map((node) => {
-      const parent = node.parent === null ? -1 : places.get(node.parent)!;
-      const id = idOf(node, node.parent === null ? 0 : ids.get(node.parent)!);
+      const parent = places.get(node.parent!) ?? -1;
+      const id = idOf(node, ids.get(node.parent!) ?? 0);
       ids.set(node, id);
       const { start, pages, reads, locks, waiters } = node;
       const age = ages.get(node) ?? -1;
@@ -80,11 +93,45 @@ export function snapshotOf(
     }),
     beginnings:
       textTokens === 0 ? null : heaviest.map(({ tokens }) => Array.from(tokens.subarray(0, textTokens))),
-    evictions: cache.evictions.last.map((one) => ({
+    evictions: (owner === null ? cache.evictions.last : []).map((one) => ({
       ...one,
       recomputeMs: Math.round(100 * computeMs(costs, one.end - one.start, one.start)) / 100,
     })),
   };
+}
+
+/** Nodes at or below others, parents first. */
+function* nodesBelow(tops: Iterable<RadixNode>): Generator<RadixNode> {
+  for (const top of tops) {
+    const stack = [top];
+    for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
+      yield node;
+      for (const child of node.children.values()) stack.push(child);
+    }
+  }
+}
+
+/** Highest nodes that belong to an owner's cache salts: roots, and nodes after a public text, which belongs to nobody. */
+function* topsOf(roots: Iterable<RadixNode>, owner: string): Generator<RadixNode> {
+  for (const root of roots) {
+    const key = `${root.edge}`;
+    if (key.includes(":")) {
+      if (saltOf(key).startsWith(owner)) yield root;
+      continue;
+    }
+    const stack = [root];
+    for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
+      for (const child of node.children.values()) {
+        if (typeof child.edge !== "string") stack.push(child);
+        else if (saltOf(saltOf(child.edge)).startsWith(owner)) yield child;
+      }
+    }
+  }
+}
+
+/** Text after the first colon: the salt in a cache key, or the cache key in an edge after a public text. */
+function saltOf(key: string): string {
+  return key.slice(key.indexOf(":") + 1);
 }
 
 function agesOf({ evictionOrder }: Pick<Cache, "evictionOrder">): Map<RadixNode, number> {

@@ -333,6 +333,11 @@ export class Cache {
     }
   }
 
+  /** Roots of all trees, each with its cache key as edge. */
+  get roots(): Iterable<RadixNode> {
+    return this.#roots.values();
+  }
+
   /** Nodes in the order in which they would be evicted, stems after their branches. */
   get evictionOrder(): Pick<EvictionPolicy, "isProtected" | typeof Symbol.iterator> {
     return this.#eviction;

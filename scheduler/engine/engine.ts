@@ -1,7 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
-import { type CacheSnapshot, snapshotOf } from "../cache/cache-snapshot.ts";
+import { type CacheSnapshot, type SnapshotRequest, snapshotOf } from "../cache/cache-snapshot.ts";
 import { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { LowerTier } from "../cache/lower-tier.ts";
 import type { Chunk, Finish, Sampled, SequenceId, SequenceSpec, StepResult, TokenLogprobs } from "../core.ts";
@@ -145,12 +145,9 @@ export class Engine {
     return known.length === 0 ? null : Math.min(...known);
   }
 
-  /**
-   * Returns the heaviest `nodesMax` nodes of the prefix cache, with up to `textTokens` tokens of each, for people.
-   * Changes nothing.
-   */
-  snapshotCache(nodesMax: number, textTokens = 0): CacheSnapshot {
-    return snapshotOf(this.#table.kvCache.cache, nodesMax, this.#costs, textTokens);
+  /** Returns nodes of the prefix cache, for people. Changes nothing. */
+  snapshotCache(request: SnapshotRequest): CacheSnapshot {
+    return snapshotOf(this.#table.kvCache.cache, request, this.#costs);
   }
 
   /** Accepts a message. Never starts a step and never reports: `run` does. */

@@ -132,12 +132,15 @@ export class Generator {
   generateTogether(
     requests: readonly GenerationRequest[],
     listeners: readonly AnswerListener[],
+    onSettled: readonly (() => void)[],
   ): readonly Generation[] {
     assert(
       requests.every(({ constraint, calls }) => constraint === undefined && calls === undefined),
       "what begins together has no constraints to compile",
     );
-    const generations = requests.map((request, index) => this.#open(request, listeners[index]!));
+    const generations = requests.map((request, index) =>
+      this.#open(request, listeners[index]!, onSettled[index]!),
+    );
     queueMicrotask(() => {
       if (this.#facts.isHeadless === true) {
         for (const generation of generations) generation.refuse({ kind: "writesNoText" });
@@ -159,11 +162,7 @@ export class Generator {
     return generations;
   }
 
-  #open(
-    request: GenerationRequest,
-    listener: AnswerListener,
-    onSettled: () => void = () => {},
-  ): RunningGeneration {
+  #open(request: GenerationRequest, listener: AnswerListener, onSettled: () => void): RunningGeneration {
     this.#active++;
     const onEnd = (): void => {
       this.#active--;

@@ -20,6 +20,7 @@ export function exchangeOf(
     wantsWhy: request.headers.get(WHY_HEADER) === "1",
     whenSent: (tell: () => void) => reply.whenSent(tell),
     trace,
+    traceHeaders: trace?.headers,
   };
   const about = { requestId, signal, reply, entry, arrivedMs, loadMs, tenant, sessionName };
   return { ...about, services: deps, limits: deps.limits };

@@ -15,6 +15,7 @@ import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
 import type { Encoder } from "../text/encoder.ts";
+import type { Traces } from "../trace/traces.ts";
 import type { EmbedServices } from "./embed.ts";
 import { type LineServices, lineDoor } from "./openai/batch-line.ts";
 import type { Exchange } from "./respond.ts";
@@ -47,7 +48,12 @@ export function startJobs(
   const { specs, model } = deps;
   const models = model.answersToAny === true ? null : model.names;
   const door = lineDoor({ ...deps, services: lineServices(deps), encoder: deps.encoder.forJobs() });
-  return runJobs(store, settings, { door, models, room: batchRoom(specs) }, retryMs);
+  return runJobs(
+    store,
+    settings,
+    { door, models, room: batchRoom(specs), traces: deps.telemetry.traces },
+    retryMs,
+  );
 }
 
 /** Entry of lines, the names of the models that answer them, and the engines' room for them. */
@@ -56,13 +62,15 @@ export interface JobEntry {
   /** null: lines may name any model. */
   readonly models: readonly string[] | null;
   readonly room: BatchRoom;
+  /** null: batches are not traced. */
+  readonly traces: Traces | null;
 }
 
 /** Starts the job service. It resumes unfinished jobs of the store. */
 export function runJobs(
   store: JobStore,
   settings: JobSettings,
-  { door, models, room }: JobEntry,
+  { door, models, room, traces }: JobEntry,
   retryMs = RETRY_MS,
 ): JobService {
   const nowSeconds = (): number => Math.floor(Date.now() / 1000);
@@ -75,6 +83,7 @@ export function runJobs(
       limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, ...defaultJsonLimits },
       models,
       nowSeconds,
+      traces,
       retentionSeconds,
       commitMs: COMMIT_MS,
       retryMs,

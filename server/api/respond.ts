@@ -17,7 +17,7 @@ import { whenAborted } from "../http/route.ts";
 import { ResponseStream, type StreamLimits, sseFraming } from "../http/stream.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { ReadyChat } from "../request/prompt.ts";
-import type { RequestTrace } from "../trace/traces.ts";
+import type { AnswerTrace } from "../trace/traces.ts";
 import { boundedOptions } from "./answer-bounds.ts";
 import type { LookedUp } from "./cache-records.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
@@ -63,7 +63,9 @@ export interface RequestEntry {
   readonly wantsWhy: boolean;
   /** Calls `tell` once the answer is written. */
   whenSent(tell: () => void): void;
-  readonly trace?: RequestTrace | undefined;
+  readonly trace?: AnswerTrace | undefined;
+  /** Headers that may name the span which it is part of; absent: requests are not traced. */
+  readonly traceHeaders?: Headers | undefined;
 }
 
 /** Context of a request whose answer is not streamed, of HTTP or of a batch. */

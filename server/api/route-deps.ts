@@ -8,6 +8,7 @@ import type { CacheSaltFor } from "../http/auth.ts";
 import type { KeptStreams } from "../http/kept-streams.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { PlacementLog } from "../http/state.ts";
+import type { StateSources } from "../http/state-stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
@@ -29,7 +30,7 @@ export interface RouteDeps extends PromptServices {
   readonly placements: PlacementLog;
   readonly activity: ActivityLog;
   /** Asks the engines for snapshots of their prefix caches, which `activity` then has. */
-  readonly inspect: (nodesMax: number) => void;
+  readonly inspect: StateSources["inspect"];
   readonly generator: Generator;
   readonly cacheRecords: CacheRecords;
   readonly recordCache: Exchange["services"]["recordCache"];

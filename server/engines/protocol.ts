@@ -1,7 +1,7 @@
 import type { LoadStage, NativeModel, NativeModelOptions } from "../../gpu/native/open.ts";
 import type { EngineLimits } from "../../gpu/native.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
-import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
+import type { CacheSnapshot, SnapshotRequest } from "../../scheduler/cache/cache-snapshot.ts";
 import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState, PriorState } from "../../scheduler/cost/online.ts";
@@ -119,9 +119,7 @@ export interface StartTimes {
 /** Message to an engine's thread, beside those of the fleet: asks for a snapshot of the prefix cache. */
 export interface InspectMessage {
   readonly kind: "inspect";
-  readonly nodesMax: number;
-  /** Tokens of each node that the snapshot has; 0: none. */
-  readonly textTokens: number;
+  readonly request: SnapshotRequest;
 }
 
 /** Messages from a worker. */
@@ -141,7 +139,7 @@ export type WorkerMessage =
   /** Counts of those in the host's memory since the last such message. */
   | { readonly kind: "host"; readonly counts: Readonly<HostCounts> }
   /** Answer to an `InspectMessage`. */
-  | { readonly kind: "cache"; readonly snapshot: CacheSnapshot }
+  | { readonly kind: "cache"; readonly snapshot: CacheSnapshot; readonly owner: SnapshotRequest["owner"] }
   /** Entries of the recording. */
   | { readonly kind: "recorded"; readonly entries: readonly RecordingEntry[] }
   /** The engine ended: it could not start, or its device or an invariant failed. */

@@ -222,7 +222,7 @@ test("each engine answers with a snapshot of its prefix cache", async () => {
     () => ({ onCache: (engine, snapshot) => caches.resolve([engine, snapshot]) }),
   );
   await run(running, prompt(100), 10);
-  running.inspect(2, 3);
+  running.inspect({ nodesMax: 2, textTokens: 3, owner: null });
   const [engine, { nodes, nodesTotal, pagesTotal, beginnings }] = await caches.promise;
   expect(beginnings?.map(({ length }) => length)).toEqual([0, 3]);
   expect([engine, nodesTotal, pagesTotal]).toEqual([0 as EngineId, expect.any(Number), 7]);

@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { NativeModel } from "../../gpu/native/open.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
-import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
+import type { CacheSnapshot, SnapshotRequest } from "../../scheduler/cache/cache-snapshot.ts";
 import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { OnlineCostModel, type PriorState } from "../../scheduler/cost/online.ts";
@@ -60,8 +60,8 @@ export interface EnginesEvents {
   onDisk?(engine: EngineId, counts: Readonly<StoreCounts>): void;
   /** Counts of those in the host's memory since the last call. */
   onHost?(engine: EngineId, counts: Readonly<HostCounts>): void;
-  /** Snapshot of the engine's prefix cache, after `inspect`. */
-  onCache?(engine: EngineId, snapshot: CacheSnapshot): void;
+  /** Snapshot of the engine's prefix cache, after `inspect` with the same owner. */
+  onCache?(engine: EngineId, snapshot: CacheSnapshot, owner: SnapshotRequest["owner"]): void;
   /**
    * The engine failed while it ran, or could not be restarted. The fleet moves its sequences elsewhere right
    * after. `isComing`: a restart follows.
@@ -81,8 +81,8 @@ export interface RunningEngines {
   readonly packedNote: string | null;
   /** Parts of the first engine's start. */
   readonly startTimes: StartTimes;
-  /** Asks every engine for a snapshot of its prefix cache (`onCache`), with up to `textTokens` tokens of each node. */
-  inspect(nodesMax: number, textTokens: number): void;
+  /** Asks every engine for a snapshot of its prefix cache (`onCache`). */
+  inspect(request: SnapshotRequest): void;
   /** Stops every engine after its current step and drops running sequences. Idempotent. */
   close(): Promise<void>;
 }
@@ -164,8 +164,8 @@ class Engines {
       specs: started.map(({ ready }) => ready.spec),
       packedNote: this.#model?.packedNote ?? null,
       startTimes: first.ready.times,
-      inspect: (nodesMax, textTokens) => {
-        for (const supervisor of this.#supervisors) supervisor.inspect(nodesMax, textTokens);
+      inspect: (request) => {
+        for (const supervisor of this.#supervisors) supervisor.inspect(request);
       },
       close: () => this.close(),
     };
@@ -199,7 +199,7 @@ class Engines {
   #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
     if (news.kind === "disk") events.onDisk?.(engine, news.counts);
     if (news.kind === "host") events.onHost?.(engine, news.counts);
-    if (news.kind === "cache") events.onCache?.(engine, news.snapshot);
+    if (news.kind === "cache") events.onCache?.(engine, news.snapshot, news.owner);
     if (news.kind === "recorded") for (const entry of news.entries) this.#recording?.write(entry);
     if (news.kind !== "report") return;
     const { report, costs } = news;

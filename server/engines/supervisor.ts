@@ -1,3 +1,4 @@
+import type { SnapshotRequest } from "../../scheduler/cache/cache-snapshot.ts";
 import type { EngineThread, Ready } from "./thread.ts";
 
 const DELAYS_MS = [1000, 2000, 4000] as const;
@@ -56,8 +57,8 @@ export class EngineSupervisor {
   }
 
   /** Asks the engine for a snapshot of its prefix cache. */
-  inspect(nodesMax: number, textTokens: number): void {
-    this.#thread?.inspect(nodesMax, textTokens);
+  inspect(request: SnapshotRequest): void {
+    this.#thread?.inspect(request);
   }
 
   /** Stops the engine and prevents restarts; resolves when nothing runs. */

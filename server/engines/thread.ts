@@ -1,3 +1,4 @@
+import type { SnapshotRequest } from "../../scheduler/cache/cache-snapshot.ts";
 import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
 import { objectives } from "../../scheduler/objective.ts";
@@ -85,8 +86,8 @@ export class EngineThread implements EngineLink {
   }
 
   /** Asks for a snapshot of the prefix cache, which comes as news after the step in flight. */
-  inspect(nodesMax: number, textTokens: number): void {
-    this.#post({ kind: "inspect", nodesMax, textTokens });
+  inspect(request: SnapshotRequest): void {
+    this.#post({ kind: "inspect", request });
   }
 
   /** Stops the thread after its current step; resolves when it has ended. */

@@ -71,8 +71,9 @@ function runEngine(start: EngineStart, tier: EngineTier | null): void {
         const message = received.message as PackedMessage | InspectMessage;
         if (message.kind !== "inspect") return unpacked(message);
         const { engine } = host;
-        const { nodesMax, textTokens } = message;
-        if (engine !== null) tell({ kind: "cache", snapshot: engine.snapshotCache(nodesMax, textTokens) });
+        const { request } = message;
+        const { owner } = request;
+        if (engine !== null) tell({ kind: "cache", snapshot: engine.snapshotCache(request), owner });
       }
     },
     report: (report, learnt) => {

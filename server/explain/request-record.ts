@@ -225,6 +225,11 @@ export class RequestRecord {
   }
 }
 
+/** Opens a record that no list has, and that knows of no others. */
+export function recordAlone(facts: RequestFacts, model: string): RequestRecord {
+  return new RequestRecord(facts, model, { requestOf: () => null, names: () => {}, onClosed: () => {} });
+}
+
 /** Milliseconds by cause as JSON; leaves out causes without any. */
 function byName(ms: Float64Array): Readonly<Record<string, number>> {
   const entries = causes.map(({ name }, index) => [name, rounded(ms[index]!)] as const);

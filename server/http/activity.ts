@@ -8,6 +8,8 @@ const STEPS_MAX = 512;
 /** Milliseconds after a look for which steps are still kept. */
 const LOOK_MS = 3000;
 
+type Snapshots = (CacheSnapshot | null)[];
+
 interface EngineSteps {
   before: EngineLoad | null;
   /** The last steps, oldest first. */
@@ -21,8 +23,10 @@ export class ActivityLog {
   /** Target of the time between two tokens; null: there is none. */
   readonly targetMs: number | null;
   /** The last snapshots of the prefix caches by engine; null: none was taken. */
-  readonly caches: (CacheSnapshot | null)[];
+  readonly caches: Snapshots;
   readonly #engines: readonly EngineSteps[];
+  /** Snapshots of an owner's nodes, while somebody looks at them. */
+  readonly #own = new Map<string, { readonly caches: Snapshots; lookedMs: number }>();
   #lookedMs = Number.NEGATIVE_INFINITY;
 
   constructor(engines: number, targetMs: number | null) {
@@ -54,9 +58,20 @@ export class ActivityLog {
     return { steps: joined(steps.slice(Math.max(0, steps.length - (next - from))), max), next };
   }
 
-  /** Called with a snapshot of an engine's prefix cache, after it was asked for. */
-  noteCache(engine: EngineId, snapshot: CacheSnapshot): void {
-    this.caches[engine] = snapshot;
+  /** Called with a snapshot of an engine's prefix cache, after it was asked for. `owner` null: of all nodes. */
+  noteCache(engine: EngineId, snapshot: CacheSnapshot, owner: string | null): void {
+    const caches = owner === null ? this.caches : this.#own.get(owner)?.caches;
+    if (caches !== undefined) caches[engine] = snapshot;
+  }
+
+  /** The last snapshots of an owner's nodes by engine. They are kept for some seconds after each call. */
+  ownCaches(owner: string): Readonly<Snapshots> {
+    const nowMs = performance.now();
+    for (const [other, { lookedMs }] of this.#own) if (nowMs - lookedMs > LOOK_MS) this.#own.delete(other);
+    const kept = this.#own.get(owner) ?? { caches: this.caches.map(() => null), lookedMs: nowMs };
+    kept.lookedMs = nowMs;
+    this.#own.set(owner, kept);
+    return kept.caches;
   }
 
   get engines(): number {

@@ -27,8 +27,13 @@ export type StateEvent =
   | ({ readonly kind: "list"; readonly view: ListView } & ListChange);
 
 export interface CachesNow {
-  /** Prefix caches by engine; none for a sender who may not see all keys' requests. */
+  /**
+   * Prefix caches by engine. Those of a sender who may not see all keys' requests have the nodes of its key alone, no
+   * evictions and no ages.
+   */
   readonly caches: readonly (CacheNow | null)[];
+  /** True if `caches` is empty because keys share their prefixes, so that a node belongs to no key. */
+  readonly isWithheld: boolean;
   /** Prompts of today by key, those with the most tokens first; a sender's own, or all keys'. */
   readonly keys: readonly KeyHits[];
 }

@@ -6,6 +6,7 @@ import type { RequestRecords } from "../explain/request-records.ts";
 import { RunningRequests } from "../explain/running-requests.ts";
 import { keyName, type UsageRow } from "../usage/use.ts";
 import type { ActivityLog } from "./activity.ts";
+import type { CacheSaltFor } from "./auth.ts";
 import { ApiError, badRequest, quote } from "./errors.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { RecentQuantiles } from "./recent-quantiles.ts";
@@ -43,6 +44,8 @@ const REQUESTS_MAX = 50;
 const LIST_LOOKS = 2;
 /** Looks from one snapshot of the caches to the next; nodes of all engines in one, and the fewest of an engine. */
 const CACHE_LOOKS = 4;
+/** Least time between two snapshots of the same owner's nodes, just below the looks of one stream. */
+const OWN_CACHE_MS = (CACHE_LOOKS - 1) * LOOK_MS;
 const NODES_MAX = 2000;
 const NODES_MIN = 40;
 /** Evictions of all engines in an event, and the fewest of an engine. */
@@ -56,8 +59,12 @@ export interface StateSources {
   readonly facts: () => ServerFacts;
   readonly snapshot: () => Snapshot;
   readonly activities: () => readonly ActivityLog[];
-  /** Asks all engines for snapshots of their caches, which the logs of activities then have. */
-  readonly inspect: (nodesMax: number) => void;
+  /**
+   * Asks all engines for snapshots of their caches, which the logs of activities then have. `owner`: beginning of the
+   * cache salts whose nodes are meant; null: all nodes.
+   */
+  readonly inspect: (nodesMax: number, owner: string | null) => void;
+  readonly cacheSaltFor: CacheSaltFor;
   readonly queue: () => readonly QueueRow[];
   /** Use of today; `tenant` null: of all keys. */
   readonly keyUse: (tenant: string | null) => readonly UsageRow[];
@@ -72,10 +79,15 @@ export interface StateSources {
 /** Streams of the state. Each one has a timer, and computes nothing while its client reads too slowly. */
 export class StateStreams {
   readonly #sources: StateSources;
+  /** Time at which each owner's nodes were last asked for. */
+  readonly #askedMs = new Map<string, number>();
   #open = 0;
 
   constructor(sources: StateSources) {
-    this.#sources = sources;
+    const inspect: StateSources["inspect"] = (nodesMax, owner) => {
+      if (owner === null || this.#isFirst(owner)) sources.inspect(nodesMax, owner);
+    };
+    this.#sources = { ...sources, inspect };
   }
 
   open(call: Call): Response {
@@ -102,6 +114,14 @@ export class StateStreams {
     });
     look.resume();
     return stream.response();
+  }
+
+  /** True if an owner's nodes were not asked for lately. Any key may open many streams, and each snapshot costs its engine time. */
+  #isFirst(owner: string): boolean {
+    const nowMs = performance.now();
+    if (nowMs - (this.#askedMs.get(owner) ?? Number.NEGATIVE_INFINITY) < OWN_CACHE_MS) return false;
+    this.#askedMs.set(owner, nowMs);
+    return true;
   }
 }
 
@@ -167,21 +187,29 @@ class Look {
 
   #lookAtCaches(): void {
     const { tenant, isAdmin } = this.#sender;
-    const caches = isAdmin ? this.#sources.activities().flatMap((log) => log.caches) : [];
+    const owner = isAdmin ? null : this.#sources.cacheSaltFor(tenant, "");
+    const caches = this.#cachesOf(owner);
     const isDue = this.#looks++ % CACHE_LOOKS === 0;
-    if (isDue && isAdmin)
-      this.#sources.inspect(Math.max(NODES_MIN, Math.floor(NODES_MAX / Math.max(1, caches.length))));
+    if (isDue && caches.length > 0)
+      this.#sources.inspect(Math.max(NODES_MIN, Math.floor(NODES_MAX / caches.length)), owner);
     if (!isDue && caches.every((cache, engine) => cache === this.#caches[engine])) return;
     this.#caches = caches;
     const keys = hitsOf(this.#sources.keyUse(isAdmin ? null : tenant));
     const evictionsMax = Math.max(EVICTIONS_MIN, Math.floor(EVICTIONS_MAX / Math.max(1, caches.length)));
     const now = {
       caches: caches.map((cache) => (cache === null ? null : cacheNow(cache, evictionsMax))),
+      isWithheld: owner === "",
       keys,
     };
     const text = JSON.stringify(now);
     if (text !== this.#told) this.#write({ kind: "cache", ...now });
     this.#told = text;
+  }
+
+  /** Snapshots by engine; none for "", the owner if keys share their prefixes. */
+  #cachesOf(owner: string | null): readonly (CacheSnapshot | null)[] {
+    if (owner === "") return [];
+    return this.#sources.activities().flatMap((log) => (owner === null ? log.caches : log.ownCaches(owner)));
   }
 
   #factsNow(): FactsNow {

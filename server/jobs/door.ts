@@ -1,4 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
+import type { PartTrace } from "../trace/traces.ts";
 import type { BatchEndpoint, BatchUsage } from "./records.ts";
 
 /** Request of a batch's line. */
@@ -18,8 +19,8 @@ export interface PreparedLine {
   readonly cacheKey: string;
   /** Maximum tokens of its answer. */
   readonly answerTokensMax: number;
-  /** Runs it. `signal`: aborted if the answer is no longer needed. */
-  answer(signal: AbortSignal): Promise<LineAnswer>;
+  /** Runs it. `signal`: aborted if the answer is no longer needed. `trace`: null for an answer without spans. */
+  answer(signal: AbortSignal, trace: PartTrace | null): Promise<LineAnswer>;
 }
 
 export interface LineAnswer {

@@ -1,3 +1,4 @@
+import type { Traces } from "../trace/traces.ts";
 import type { LineDoor } from "./door.ts";
 import type { InputLimits } from "./input.ts";
 import type { PreparedLines } from "./prepared-lines.ts";
@@ -12,6 +13,8 @@ export interface JobParts {
   /** Model names of this server; null to accept any. */
   readonly models: readonly string[] | null;
   readonly nowSeconds: () => number;
+  /** null: batches are not traced. */
+  readonly traces: Traces | null;
   /** Seconds for which results are kept. */
   readonly retentionSeconds: number;
   /**

@@ -107,8 +107,8 @@ describe("a job", () => {
     const store = new JobStore(folder);
     store.putBatch(recordOf(upload(store, lines.join("\n"))));
     const tried = new Set<unknown>();
-    const busy = doorAnswering(({ body }, answer) => async (signal) => {
-      if (tried.has(body.prompt)) return answer(signal);
+    const busy = doorAnswering(({ body }, answer) => async (signal, trace) => {
+      if (tried.has(body.prompt)) return answer(signal, trace);
       tried.add(body.prompt);
       throw new ApiError(503, "overloaded_error", "the queue is full");
     });
@@ -140,9 +140,9 @@ describe("a job", () => {
     const store = new JobStore(newFolder());
     store.putBatch(recordOf(upload(store, lines.join("\n"))));
     let asked = 0;
-    const stuck = doorAnswering((_, answer) => (signal) => {
+    const stuck = doorAnswering((_, answer) => (signal, trace) => {
       asked += 1;
-      return asked <= 5 ? answer(signal) : new Promise(() => {});
+      return asked <= 5 ? answer(signal, trace) : new Promise(() => {});
     });
     const before = runnerOf(store, { door: stuck });
     while (store.batch("", "batch_1")!.completed < 5) await Bun.sleep(0);

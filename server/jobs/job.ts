@@ -1,5 +1,7 @@
 import { yieldIfSpent } from "../../base/time-slice.ts";
 import { BatchAdmission, type BatchRoom } from "../../scheduler/batch/batch-admission.ts";
+import type { Attributes } from "../trace/request-spans.ts";
+import { WholeTrace } from "../trace/traces.ts";
 import { ahead } from "./ahead.ts";
 import { BatchKeeper } from "./batch-keeper.ts";
 import { checkInput } from "./checked-input.ts";
@@ -49,6 +51,7 @@ export class Job {
   #portionDone = Promise.withResolvers<void>();
   #pausedBy: string | null = null;
   #expiry: ReturnType<typeof setTimeout> | null = null;
+  #trace: WholeTrace | null = null;
 
   constructor(parts: JobParts, record: BatchRecord, room: BatchRoom) {
     this.#parts = parts;
@@ -80,6 +83,13 @@ export class Job {
 
   /** Runs to the end, or until `stop`. Never rejects: the record reports failures. */
   async run(): Promise<void> {
+    const { traces } = this.#parts;
+    this.#trace = traces === null ? null : new WholeTrace(traces, "batch", null);
+    await this.#run();
+    this.#trace?.end(attributesOf(this.record), this.record.status === "failed");
+  }
+
+  async #run(): Promise<void> {
     this.#expireInTime();
     for (;;) {
       try {
@@ -214,7 +224,7 @@ export class Job {
   async #answer(feed: BatchAdmission, place: number): Promise<void> {
     const line = await this.#lineAt(place);
     if (line === null) return;
-    const result = await this.#asker.answer(line);
+    const result = await this.#asker.answer(line, this.#trace);
     feed.ended(place, result?.state === ANSWERED ? result.usage.completionTokens : null);
     if (result === null || this.#isEnding) return;
     this.#keeper.add(result);
@@ -353,6 +363,29 @@ export class Job {
       return false;
     }
   }
+}
+
+/** Attributes of a batch's span. */
+function attributesOf({
+  id,
+  endpoint,
+  model,
+  status,
+  total,
+  completed,
+  failed,
+  faults,
+}: BatchRecord): Attributes {
+  return {
+    "bunting.batch.id": id,
+    "bunting.batch.endpoint": endpoint,
+    "bunting.batch.status": status,
+    "bunting.batch.lines": total,
+    "bunting.batch.completed": completed,
+    "bunting.batch.failed": failed,
+    ...(model === null ? {} : { "gen_ai.request.model": model }),
+    ...(status === "failed" && faults.length > 0 ? { "error.type": faults[0]!.code } : {}),
+  };
 }
 
 function isReadingEnough(lines: readonly LineRecord[]): boolean {

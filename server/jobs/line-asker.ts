@@ -1,4 +1,5 @@
 import { ApiError, engineError } from "../http/errors.ts";
+import type { WholeTrace } from "../trace/traces.ts";
 import type { PreparedLine } from "./door.ts";
 import { digestOf, LineFault, parseLine } from "./input.ts";
 import type { JobParts } from "./job-parts.ts";
@@ -28,10 +29,14 @@ export class LineAsker {
     return prepared;
   }
 
-  async answer(line: LineRecord): Promise<LineResult | null> {
+  /** `trace`: of the batch; null: it has none. */
+  async answer(line: LineRecord, trace: WholeTrace | null): Promise<LineResult | null> {
     const prepared = this.#parts.prepared.take(this.#batch, line) ?? (await this.#prepared(line));
     if (prepared === null || "result" in prepared) return prepared;
-    return await this.#retrying(line, async () => answered(line, await prepared.answer(this.#signal)));
+    return await this.#retrying(line, async () => {
+      const own = { "bunting.batch.id": this.#batch.id, "bunting.batch.line": line.line };
+      return answered(line, await prepared.answer(this.#signal, trace?.part(own) ?? null));
+    });
   }
 
   #prepared(line: LineRecord): Promise<PreparedLine | LineResult | null> {

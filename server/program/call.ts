@@ -12,7 +12,9 @@ import {
 import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import type { PromptServices } from "../request/prompt.ts";
+import type { WholeTrace } from "../trace/traces.ts";
 import type { Turns } from "./limits.ts";
+import { OutputTrace } from "./output-trace.ts";
 import { CallPrompt, type Drawn } from "./prompt.ts";
 import type { TaskGroupStart } from "./task-group-start.ts";
 
@@ -69,16 +71,20 @@ export class RunningCall {
   #isEnded = false;
   /** Completion tokens of finished outputs. */
   #completionTokens = 0;
+  /** Trace of its program; null: it is not traced. */
+  readonly #trace: WholeTrace | null;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
 
-  /** `taskGroup`: group in which its first output begins; null to begin alone. */
+  /** `taskGroup`: group in which its first output begins; null to begin alone. `trace`: of its program, if that has one. */
   constructor(
     call: ReadyCall,
     owner: CallOwner,
     services: CallServices,
     listener: CallListener,
     taskGroup: TaskGroupStart | null,
+    trace: WholeTrace | null,
   ) {
+    this.#trace = trace;
     this.#taskGroup = taskGroup;
     this.#name = call.call;
     this.#prompt = new CallPrompt(call.prompt, services);
@@ -118,10 +124,11 @@ export class RunningCall {
   /** Starts the next output. Never rejects. */
   async #next(): Promise<void> {
     if (this.#isEnded) return;
+    const beganMs = performance.now();
     try {
       const tokens = await this.#services.turns.run(() => this.#prompt.tokensAfter(this.#drawn));
       if (this.#isEnded) return;
-      this.#generate(tokens, this.#prompt.outputs[this.#drawn.length]!);
+      this.#generate(tokens, this.#prompt.outputs[this.#drawn.length]!, beganMs);
     } catch (error) {
       if (this.#isEnded) return;
       if (error instanceof ApiError) this.#fail(error.detail.apiCode ?? "bad_prompt", error.message);
@@ -132,14 +139,17 @@ export class RunningCall {
     }
   }
 
-  #generate(promptTokens: readonly TokenId[], output: OutputPart): void {
+  #generate(promptTokens: readonly TokenId[], output: OutputPart, beganMs: number): void {
     const index = this.#drawn.length;
     const request = this.#request(promptTokens, output);
+    const traced = this.#traceOf(request, index, beganMs);
+    const onSettled = (): void => traced?.settled();
     const measure = this.#services.measure(request);
     const drawn = { text: "", tokens: [] as TokenId[] };
     const listener: AnswerListener = (event) => {
       const generation = this.#generation!;
       measure(event, generation);
+      traced?.note(event, event.kind === "failed" ? codeOf(event.failure)[0] : null);
       if (this.#isEnded) return;
       switch (event.kind) {
         case "started":
@@ -168,12 +178,30 @@ export class RunningCall {
     if (request.constraint !== undefined) this.#leaveTaskGroup();
     const taskGroup = this.#taskGroup;
     this.#taskGroup = null;
-    if (taskGroup === null) this.#generation = this.#services.generator.generate(request, listener);
-    else taskGroup.join({ request, listener, onStarted: (generation) => this.#begun(generation) });
+    const onStarted = (generation: Generation): void => {
+      this.#generation = generation;
+      traced?.follow(generation);
+    };
+    if (taskGroup === null) onStarted(this.#services.generator.generate(request, listener, onSettled));
+    else {
+      const onBegun = (generation: Generation): void => {
+        onStarted(generation);
+        this.#begun();
+      };
+      taskGroup.join({ request, listener, onSettled, onStarted: onBegun });
+    }
   }
 
-  #begun(generation: Generation): void {
-    this.#generation = generation;
+  /** Trace of one output; null: it has none. */
+  #traceOf(request: GenerationRequest, index: number, beganMs: number): OutputTrace | null {
+    const own = { "bunting.program.call": this.#name, "bunting.program.output": index };
+    const part = this.#trace?.part(own) ?? null;
+    if (part === null) return null;
+    const { operation } = this.#prompt;
+    return new OutputTrace(part, request, { model: this.#services.model.names[0]!, operation, beganMs });
+  }
+
+  #begun(): void {
     if (this.#isEnded)
       this.drop(); // dropped while it waited for the others
     else this.raise();

@@ -9,6 +9,7 @@ import { transformWith } from "../../scheduler/program/transforms/transform.ts";
 import type { TextTools } from "../../scheduler/program/transforms/value.ts";
 import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
+import { type Traces, WholeTrace } from "../trace/traces.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
 import type { ProgramEvent } from "./events.ts";
 import { Heads, type HintFleet } from "./heads.ts";
@@ -24,6 +25,8 @@ export interface HostServices extends CallServices {
   /** Number of engines. */
   readonly engines: number;
   readonly limits: HostLimits;
+  /** null: programs are not traced. */
+  readonly traces: Traces | null;
 }
 
 /** Client that owns a program, and the cache salt of its calls. */
@@ -51,6 +54,10 @@ export class HostedProgram {
   readonly #texts = new Map<string, string>();
   #valuesBytes = 0;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
+  /** null: programs are not traced. */
+  readonly #trace: WholeTrace | null;
+  #callsEnded = 0;
+  #callsFailed = 0;
   #isEnded = false;
   #isBeginning = false;
   /** Resolves when the last change is complete. */
@@ -62,7 +69,16 @@ export class HostedProgram {
   /** Called on every activity. */
   onActivity: () => void = () => {};
 
-  constructor(id: string, number: number, owner: ProgramOwner, services: HostServices) {
+  /** `headers`: of the request that opens it, for its trace. */
+  constructor(
+    id: string,
+    number: number,
+    owner: ProgramOwner,
+    services: HostServices,
+    headers: Headers | null,
+  ) {
+    const { traces } = services;
+    this.#trace = traces === null ? null : new WholeTrace(traces, "program", headers);
     this.id = id;
     this.#number = number;
     this.owner = owner;
@@ -193,6 +209,12 @@ export class HostedProgram {
     this.#waiting.clear();
     this.#heads.close();
     this.#tell({ kind: "program.done", usage: this.#usage });
+    const attributes = {
+      "bunting.program.id": this.id,
+      "bunting.program.calls": this.#callsEnded,
+      "bunting.program.calls_failed": this.#callsFailed,
+    };
+    this.#trace?.end(attributes, this.#callsFailed > 0);
   }
 
   /** Replaces the message of a "cancelled" failure by the reason why the program was ended. */
@@ -254,7 +276,14 @@ export class HostedProgram {
       const taskGroup = taskGroups.get(this.program.serviceOf(name).taskGroup) ?? null;
       this.#waiting.delete(name);
       this.program.placed(name);
-      const one = new RunningCall(call, this.owner, this.#services, this.#callListener, taskGroup);
+      const one = new RunningCall(
+        call,
+        this.owner,
+        this.#services,
+        this.#callListener,
+        taskGroup,
+        this.#trace,
+      );
       this.#running.set(name, one);
       return one;
     });
@@ -316,6 +345,7 @@ export class HostedProgram {
     },
     wrote: (call, index, text) => this.program.wrote(call, index, text),
     ended: (call, usage) => {
+      this.#callsEnded += 1;
       this.#gone(call, usage);
       const { promptTokens, cachedTokens, completionTokens } = usage;
       const { spec } = this.program.nodes.get(call)!;
@@ -325,6 +355,7 @@ export class HostedProgram {
       this.#begin();
     },
     failed: (call, code, message, usage) => {
+      this.#callsFailed += 1;
       this.#gone(call, usage);
       this.#tell({ kind: "call.failed", call, failure: { code, message, origin: call } });
       this.program.failed(call, code, message);

@@ -31,6 +31,7 @@ export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}
     turns: new Turns(encodingMax),
     estimates: new CallEstimates(() => deps.fleet.estimated[0]!),
     limits: { ...hostLimits, ...limits },
+    traces: deps.telemetry.traces,
     measure: (request) => {
       const measures = new AnswerMeasures(deps.telemetry, request, performance.now());
       return (event, generation) => measures.note(event, generation);
@@ -68,14 +69,14 @@ export class Programs {
     return this.#services.limits;
   }
 
-  /** Opens a program. Throws 429 if the key has too many. */
-  open(owner: ProgramOwner): HostedProgram {
+  /** Opens a program. `headers`: of the request that asks for it, for its trace. Throws 429 if the key has too many. */
+  open(owner: ProgramOwner, headers: Headers | null = null): HostedProgram {
     const { programsPerKeyMax } = this.#services.limits;
     const count = this.#countOf.get(owner.tenant) ?? 0;
     if (count >= programsPerKeyMax) throw tooMany(count, programsPerKeyMax);
     this.#countOf.set(owner.tenant, count + 1);
     const id = `prog_${crypto.randomUUID().replaceAll("-", "")}`;
-    const program = new HostedProgram(id, this.#opened++, owner, this.#services);
+    const program = new HostedProgram(id, this.#opened++, owner, this.#services, headers);
     this.#open.set(program.id, { program, idle: this.#idleTimer(program) });
     program.onActivity = () => this.touch(program);
     return program;

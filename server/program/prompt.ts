@@ -26,12 +26,15 @@ export interface Drawn {
  */
 export class CallPrompt {
   readonly outputs: readonly OutputPart[];
+  /** Operation of its outputs, as OpenTelemetry names it. */
+  readonly operation: "chat" | "text_completion";
   readonly #prompt: Prompt<RenderedPart>;
   readonly #services: PromptServices;
   /** Tokens of a text so far: prompt parts and generated outputs. */
   #tokens: readonly TokenId[] = [];
 
   constructor(prompt: Prompt<RenderedPart>, services: PromptServices) {
+    this.operation = prompt.kind === "text" ? "text_completion" : "chat";
     this.#prompt = prompt;
     this.#services = services;
     const parts = prompt.kind === "text" ? prompt.parts : prompt.messages.flatMap((message) => message.parts);

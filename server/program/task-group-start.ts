@@ -4,6 +4,8 @@ import type { Generator } from "../answer/generator.ts";
 interface Member {
   readonly request: GenerationRequest;
   readonly listener: AnswerListener;
+  /** Called once no sequence of it runs any more. */
+  readonly onSettled: () => void;
   readonly onStarted: (generation: Generation) => void;
 }
 
@@ -35,6 +37,7 @@ export class TaskGroupStart {
     const generations = this.#generator.generateTogether(
       this.#members.map(({ request }) => request),
       this.#members.map(({ listener }) => listener),
+      this.#members.map(({ onSettled }) => onSettled),
     );
     for (const [index, { onStarted }] of this.#members.entries()) onStarted(generations[index]!);
   }

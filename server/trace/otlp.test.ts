@@ -2,7 +2,8 @@ import { afterEach, expect, test } from "bun:test";
 import { Collector } from "../../tests/support/collector.ts";
 import { openTraces } from "./open-traces.ts";
 import { OtlpTraces, tracesUrl } from "./otlp.ts";
-import type { TracedRequest } from "./request-spans.ts";
+import type { TracedPart, TracedRequest } from "./request-spans.ts";
+import { WholeTrace } from "./traces.ts";
 
 const refused: TracedRequest = {
   requestId: "req_1",
@@ -43,6 +44,54 @@ test("spans for a collector that is not there are kept up to a bound, counted, a
   await traces.close();
   expect(traces.counts).toEqual({ exported: 0, failed: 2048, dropped: 52 });
   expect(log).toHaveLength(1);
+});
+
+const part: TracedPart = {
+  own: { "bunting.batch.line": 1 },
+  startMs: 10,
+  endMs: 12,
+  errorType: null,
+  asked: { operation: "chat" },
+  finishReasons: [],
+  facts: {
+    ...{ id: "", model: "demo", route: "", status: "answered", error: null, created: 0 },
+    ...{ total_ms: 2, first_token_ms: null, causes: {}, first_token_causes: null, preemptions: 0 },
+    ...{ engines: [], choices: 1, behind: null, same_prefix_of: null, late: { tokens: 0, ms: 0 } },
+    tokens: {
+      ...{ prompt: 1, computed: 1, recomputed: 0, generated: 0, drafts: { checked: 0, right: 0 } },
+      found: { memory: 0, host: 0, disk: 0 },
+    },
+  },
+};
+
+test("answers within a batch leave half of the room to requests, and what finds none is counted", async () => {
+  const gone = new Collector();
+  const { url: endpoint } = gone;
+  await gone.kill();
+  const traces = new OtlpTraces({ endpoint, version: "1", timeoutMs: 100, log: () => {} });
+  const batch = traces.open("batch", null);
+  for (let answer = 0; answer < 1500; answer++) batch.add(part);
+  expect(traces.counts.dropped).toBe(476);
+  for (let request = 0; request < 1000; request++) traces.emit(refused, new Headers());
+  batch.end({}, false);
+  expect(traces.counts.dropped).toBe(476);
+  await traces.close();
+  expect(traces.counts).toEqual({ exported: 0, failed: 2025, dropped: 476 });
+});
+
+test("a batch of any length keeps no span of its answers, has those of the first thousand, and tells of the others", async () => {
+  const collector = new Collector();
+  const traces = new OtlpTraces({ endpoint: collector.url, version: "1", log: () => {} });
+  const whole = new WholeTrace(traces, "batch", null);
+  const parts = Array.from({ length: 1_000_000 }, (_, line) => whole.part({ "bunting.batch.line": line }));
+  expect(parts.indexOf(null)).toBe(1000);
+  expect(parts.slice(1000).every((one) => one === null)).toBe(true);
+  whole.end({ "bunting.batch.lines": 1_000_000 }, false);
+  await traces.close();
+  expect(collector.spans.map(({ name, attributes }) => [name, attributes])).toEqual([
+    ["batch", { "bunting.batch.lines": 1_000_000, "bunting.answers_without_spans": 999_000 }],
+  ]);
+  await collector.kill();
 });
 
 test("a collector that never answers does not keep the server from ending", async () => {

@@ -1,6 +1,15 @@
 /** Sends traces to an OpenTelemetry collector: OTLP over HTTP, as JSON. Loaded only if traces are wanted. */
 
-import { type Context, type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import {
+  type Context,
+  type HrTime,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  TraceFlags,
+  trace,
+} from "@opentelemetry/api";
 import { type ExportResult, ExportResultCode, W3CTraceContextPropagator } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import {
@@ -15,11 +24,13 @@ import {
   type ReadableSpan,
   type SpanExporter,
 } from "@opentelemetry/sdk-trace-base";
-import { type SpanPlan, spansOf, type TracedRequest } from "./request-spans.ts";
-import type { SpanCounts, Traces } from "./traces.ts";
+import { type Attributes, partSpansOf, type SpanPlan, spansOf, type TracedRequest } from "./request-spans.ts";
+import type { OpenSpan, SpanCounts, Traces } from "./traces.ts";
 
 /** Spans that wait for the collector at most, those on their way included. */
 const WAITING_MAX = 2048;
+/** Spans that wait at most if one of a batch's or program's answers is to join them: the rest is left to requests. */
+const WAITING_PARTS_MAX = WAITING_MAX / 2;
 /** Spans that are sent together: few, since making their JSON holds up the thread that serves HTTP. */
 const BATCH_SPANS = 64;
 const BATCH_MS = 1000;
@@ -71,20 +82,29 @@ export class OtlpTraces implements Traces {
 
   emit(request: TracedRequest, headers: Headers): void {
     const plans = spansOf(request);
-    if (this.#waiting + plans.length > WAITING_MAX) {
-      this.counts.dropped += plans.length;
-      return;
-    }
-    const parent = this.#propagator.extract(ROOT_CONTEXT, headers, {
-      get: (carrier, name) => carrier.get(name) ?? undefined,
-      keys: (carrier) => [...carrier.keys()],
-    });
-    // Joins the clocks anew for each request: the one of the process does not follow corrections of the other.
-    const epochMs = Date.now() - performance.now();
-    const [whole, ...parts] = plans;
-    const within = this.#send(whole, SpanKind.SERVER, parent, epochMs);
-    if (within === null) return;
-    for (const part of parts) this.#send(part, SpanKind.INTERNAL, within, epochMs);
+    if (this.#hasRoom(plans.length, WAITING_MAX))
+      this.#sendAll(plans, SpanKind.SERVER, this.#parentOf(headers));
+  }
+
+  open(name: string, headers: Headers | null): OpenSpan {
+    const parent = headers === null ? ROOT_CONTEXT : this.#parentOf(headers);
+    const options = { kind: SpanKind.INTERNAL, startTime: hrTime(Date.now()) };
+    const span = this.#provider.getTracer("bunting").startSpan(name, options, parent);
+    const within = trace.setSpan(parent, span);
+    return {
+      add: (part) => {
+        if (!isSampled(span)) return;
+        const plans = partSpansOf(part);
+        if (this.#hasRoom(plans.length, WAITING_PARTS_MAX)) this.#sendAll(plans, SpanKind.INTERNAL, within);
+      },
+      end: (attributes, isError) => {
+        if (!span.isRecording() || !this.#hasRoom(1, WAITING_MAX)) return;
+        span.setAttributes(valuesOf(attributes));
+        this.#waiting += 1;
+        if (isError) span.setStatus({ code: SpanStatusCode.ERROR });
+        span.end(hrTime(Date.now()));
+      },
+    };
   }
 
   async close(): Promise<void> {
@@ -98,6 +118,29 @@ export class OtlpTraces implements Traces {
     clearTimeout(timeout);
   }
 
+  /** True if so many more spans may wait, of `max` at most; else counts them as dropped. */
+  #hasRoom(spans: number, max: number): boolean {
+    if (this.#waiting + spans <= max) return true;
+    this.counts.dropped += spans;
+    return false;
+  }
+
+  /** Context that the headers of a request name. */
+  #parentOf(headers: Headers): Context {
+    return this.#propagator.extract(ROOT_CONTEXT, headers, {
+      get: (carrier, name) => carrier.get(name) ?? undefined,
+      keys: (carrier) => [...carrier.keys()],
+    });
+  }
+
+  #sendAll([whole, ...parts]: readonly [SpanPlan, ...SpanPlan[]], kind: SpanKind, parent: Context): void {
+    // Joins the clocks anew for each request: the one of the process does not follow corrections of the other.
+    const epochMs = Date.now() - performance.now();
+    const within = this.#send(whole, kind, parent, epochMs);
+    if (within === null) return;
+    for (const part of parts) this.#send(part, SpanKind.INTERNAL, within, epochMs);
+  }
+
   /** Returns the context of its parts; null: the trace is not sampled. */
   #send(plan: SpanPlan, kind: SpanKind, parent: Context, epochMs: number): Context | null {
     const { name, startMs, endMs, attributes, isError } = plan;
@@ -106,7 +149,7 @@ export class OtlpTraces implements Traces {
       {
         kind,
         startTime: hrTime(epochMs + startMs),
-        attributes: attributes as Record<string, string | number | boolean | string[]>,
+        attributes: valuesOf(attributes),
       },
       parent,
     );
@@ -149,6 +192,14 @@ export function tracesUrl(endpoint: string): string {
   const url = new URL(endpoint);
   if (!url.pathname.endsWith("/v1/traces")) url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/traces`;
   return url.href;
+}
+
+function isSampled(span: Span): boolean {
+  return (span.spanContext().traceFlags & TraceFlags.SAMPLED) !== 0;
+}
+
+function valuesOf(attributes: Attributes): Record<string, string | number | boolean | string[]> {
+  return attributes as Record<string, string | number | boolean | string[]>;
 }
 
 /** Seconds and nanoseconds since 1970. */

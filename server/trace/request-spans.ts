@@ -50,6 +50,18 @@ export interface TracedRequest {
   readonly facts: RequestFacts | null;
 }
 
+/** An answer within a batch or program that has ended: to a line, or to an output of a call. */
+export interface TracedPart {
+  /** Attributes that say what it is of. */
+  readonly own: Attributes;
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly errorType: string | null;
+  readonly asked: Asked;
+  readonly finishReasons: readonly string[];
+  readonly facts: RequestFacts;
+}
+
 type Causes = RequestFacts["causes"];
 
 /** Plans the spans of a request: its own, then queue, prefill and decode, as far as it came. */
@@ -71,6 +83,23 @@ export function spansOf(request: TracedRequest): readonly [SpanPlan, ...SpanPlan
     isError: hasFailed,
   };
   return [whole, ...(facts === null ? [] : partsOf(facts, arrivedMs, endMs))];
+}
+
+/** Plans the spans of an answer within a batch or program, as those of a request. */
+export function partSpansOf(part: TracedPart): readonly [SpanPlan, ...SpanPlan[]] {
+  const { own, startMs, endMs, errorType, asked, facts } = part;
+  const whole: SpanPlan = {
+    name: `${asked.operation} ${facts.model}`,
+    startMs,
+    endMs,
+    attributes: {
+      ...own,
+      ...(errorType === null ? {} : { "error.type": errorType }),
+      ...answerAttributes(facts, asked, part.finishReasons),
+    },
+    isError: facts.status === "failed",
+  };
+  return [whole, ...partsOf(facts, startMs, endMs)];
 }
 
 /** Spans of the parts. Each is as long as its causes take together, and the next one begins where it ends. */

@@ -24,7 +24,7 @@ addEventListener("hashchange", () => {
 });
 
 export const chat = new Chat();
-export const caches = signal<CachesNow>({ caches: [], keys: [] });
+export const caches = signal<CachesNow>({ caches: [], isWithheld: false, keys: [] });
 export const live = new LiveState();
 export const lists = {
   requests: new Listing<RequestFacts>(),

@@ -117,6 +117,8 @@ export interface TestServerOptions {
   readonly ledger?: UsageLedger;
   /** Absent: requests are not traced. */
   readonly traces?: Traces;
+  /** Absent: a free one. */
+  readonly port?: number;
 }
 
 export interface TestServer {
@@ -271,9 +273,10 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     compile: (source) => compiler.compile(source),
     placements,
     activity,
-    inspect: (nodesMax) => {
+    inspect: (nodesMax, owner) => {
+      const textTokens = owner === null ? (options.cachedTextTokens ?? 0) : 0;
       for (const [at, engine] of engines.entries())
-        activity.noteCache(at as EngineId, engine.snapshotCache(nodesMax, options.cachedTextTokens));
+        activity.noteCache(at as EngineId, engine.snapshotCache({ nodesMax, textTokens, owner }), owner);
     },
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     recording: options.recording ?? null,
@@ -312,7 +315,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
             retryMs: 20,
           },
   });
-  const server = new HttpServer("127.0.0.1", 0, app.fetch);
+  const server = new HttpServer("127.0.0.1", options.port ?? 0, app.fetch);
   limitUnsent(server.port);
 
   const settled = async (): Promise<void> => {

@@ -48,7 +48,7 @@ test("the screen shows what runs and what waits, and is given back by q", async 
   expect(program.output).toEndWith(GIVEN_BACK);
 });
 
-test("Ctrl-C gives the screen back too, and so does a server that ends", async () => {
+test("Ctrl-C gives the screen back too", async () => {
   await startBusy();
   const program = new TerminalProgram(["top", "--url", server.origin]);
   await program.outputMatch(/the-first/);
@@ -56,13 +56,43 @@ test("Ctrl-C gives the screen back too, and so does a server that ends", async (
   expect(await program.exitCode()).toBe(0);
   expect(program.output).toStartWith(TAKEN);
   expect(program.output).toEndWith(GIVEN_BACK);
+});
 
-  const other = startTestServer();
-  const left = new TerminalProgram(["top", "--url", other.origin]);
-  await left.outputMatch(/No request runs/);
-  await other.close();
-  expect(await left.exitCode()).toBe(1);
-  expect(left.output.slice(left.output.indexOf(GIVEN_BACK))).toContain("The server broke off its answer.");
+test("a server that ends and comes back is shown again, and q ends the wait for it", async () => {
+  await startBusy();
+  const first = startTestServer({ keys: { adminKeys: ["red"] } });
+  const port = Number(new URL(first.origin).port);
+  const program = new TerminalProgram(["top", "--url", first.origin, "--api-key", "red"]);
+  await program.outputMatch(/No request runs/);
+  await first.close();
+  await program.outputMatch(/No connection since .*; next attempt at/);
+  expect(program.output).not.toContain(GIVEN_BACK);
+  const told = program.output.length;
+  const second = startTestServer({ keys: { adminKeys: ["red"] }, port });
+  const since = (pattern: string): RegExp => new RegExp(`(?<=^[^]{${told}}[^]*)${pattern}`);
+  const back = await program.outputMatch(since("No request runs"));
+  const shown = program.output.slice(program.output.lastIndexOf("\x1b[H", back.index));
+  expect(shown).not.toContain("No connection");
+  await second.close();
+  await program.outputMatch(new RegExp(`(?<=^[^]{${back.index}}[^]*)No connection since`));
+  program.press("q");
+  expect(await program.exitCode()).toBe(0);
+  expect(program.output).toEndWith(GIVEN_BACK);
+});
+
+test("a server that comes back and does not know the key any more ends it with a sentence", async () => {
+  await startBusy();
+  const first = startTestServer({ keys: { adminKeys: ["red"] } });
+  const port = Number(new URL(first.origin).port);
+  const program = new TerminalProgram(["top", "--url", first.origin, "--api-key", "red"]);
+  await program.outputMatch(/No request runs/);
+  await first.close();
+  const second = startTestServer({ keys: { adminKeys: ["green"] }, port });
+  expect(await program.exitCode()).toBe(1);
+  expect(program.output.slice(program.output.indexOf(GIVEN_BACK))).toContain(
+    "The server does not know this API key: give one that it knows",
+  );
+  await second.close();
 });
 
 test("a pipe gets one picture", async () => {

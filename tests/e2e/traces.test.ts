@@ -1,8 +1,12 @@
 /** Traces of requests, as a collector receives them over HTTP. */
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { OtlpTraces } from "../../server/trace/otlp.ts";
 import type { Traces } from "../../server/trace/traces.ts";
 import { Collector, type ReceivedSpan } from "../support/collector.ts";
+import { begin, clientOf } from "./jobs-server.ts";
 import { chatBody, post, startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
 import { byPath } from "./wires.ts";
 
@@ -10,7 +14,9 @@ let collector: Collector;
 let traces: OtlpTraces;
 let server: TestServer;
 let emitted: number;
-/** Called at each line of the log, and at each request whose spans are there. */
+/** Folder of batches; null: the server has none. */
+let data: string | null = null;
+/** Called at each line of the log, and at each request, batch, program or answer within them whose spans are there. */
 let told: (line: string | null) => void;
 
 const TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -22,6 +28,8 @@ beforeEach(() => {
 });
 afterEach(async () => {
   await server.settled();
+  if (data !== null) rmSync(data, { recursive: true, force: true });
+  data = null;
   await server.close();
   await traces.close();
   await collector.kill();
@@ -38,6 +46,21 @@ function start(options: TestServerOptions = {}): void {
       traces.emit(request, headers);
       emitted += 1;
       told(null);
+    },
+    open: (name, headers) => {
+      const span = traces.open(name, headers);
+      return {
+        add: (part) => {
+          span.add(part);
+          emitted += 1;
+          told(null);
+        },
+        end: (attributes, isError) => {
+          span.end(attributes, isError);
+          emitted += 1;
+          told(null);
+        },
+      };
     },
     close: () => traces.close(),
   };
@@ -196,6 +219,131 @@ test("embeddings and choices are told of", async () => {
     "gen_ai.usage.output_tokens": 0,
     "bunting.status": "answered",
   });
+});
+
+/** Spans that are children of another, as "name: attributes of it that begin with `bunting.`". */
+const childrenOf = (parent: ReceivedSpan): readonly ReceivedSpan[] =>
+  collector.spans.filter(({ parentSpanId }) => parentSpanId === parent.spanId);
+
+test("a batch has a span, and below it each line that the model answered, with its parts", async () => {
+  data = mkdtempSync(join(tmpdir(), "bunting-traces-"));
+  start({ data });
+  const line = (index: number, url: string, body: object): string =>
+    JSON.stringify({ custom_id: `secret ${index}`, method: "POST", url, body: { model: "demo", ...body } });
+  const chats = [
+    chatBody("Palermo?", { max_tokens: 3, temperature: 0.5, seed: 0 }),
+    chatBody("Catania?", { max_tokens: 2 }),
+    { messages: 1 },
+  ];
+  const batch = await begin(
+    clientOf(server),
+    chats.map((body, index) => line(index, "/v1/chat/completions", body)),
+  );
+  const spans = await sent(3);
+  const whole = spans.batch!;
+  expect(whole.parentSpanId).toBeUndefined();
+  expect(whole.attributes).toEqual({
+    "bunting.batch.id": batch.id,
+    "bunting.batch.endpoint": "/v1/chat/completions",
+    "bunting.batch.status": "completed",
+    "bunting.batch.lines": 3,
+    "bunting.batch.completed": 2,
+    "bunting.batch.failed": 1,
+    "gen_ai.request.model": "demo",
+  });
+  const lines = childrenOf(whole).toSorted(
+    (a, b) => Number(a.attributes["bunting.batch.line"]) - Number(b.attributes["bunting.batch.line"]),
+  );
+  expect(lines.map(({ name, traceId }) => [name, traceId])).toEqual([
+    ["chat demo", whole.traceId],
+    ["chat demo", whole.traceId],
+  ]);
+  expect(lines[0]!.attributes).toMatchObject({
+    "bunting.batch.id": batch.id,
+    "bunting.batch.line": 1,
+    "bunting.status": "answered",
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "demo",
+    "gen_ai.request.max_tokens": 3,
+    "gen_ai.request.temperature": 0.5,
+    "gen_ai.usage.output_tokens": 3,
+    "gen_ai.response.finish_reasons": ["length"],
+  });
+  for (const one of lines) {
+    expect(one.startNs).toBeGreaterThanOrEqual(whole.startNs);
+    expect(one.endNs).toBeLessThanOrEqual(whole.endNs);
+    expect(childrenOf(one).map(({ name }) => name)).toContain("decode");
+    expect(Math.abs(sumOf(below("bunting.cause_ms.", one)) - msOf(one))).toBeLessThan(0.1);
+  }
+  expect(collector.bodies.join()).not.toMatch(/Palermo|sunny|secret/);
+});
+
+test("lines of embeddings have spans too", async () => {
+  data = mkdtempSync(join(tmpdir(), "bunting-traces-"));
+  start({ data });
+  const body = { model: "demo", input: "Catania" };
+  const line = { custom_id: "a", method: "POST", url: "/v1/embeddings", body };
+  await begin(clientOf(server), [JSON.stringify(line)], { endpoint: "/v1/embeddings" });
+  const spans = await sent(2);
+  expect(spans["embeddings demo"]).toMatchObject({
+    parentSpanId: spans.batch!.spanId,
+    attributes: { "bunting.batch.line": 1, "bunting.status": "answered" },
+  });
+});
+
+test.each([1, 2])(
+  "on %d engines a program is part of its caller's trace, and its calls are part of it",
+  async (engines) => {
+    start({ engines, answers: ["Rome", "Oslo"] });
+    const call = (output: string, seed: number) => ({
+      prompt: `City {{${output}}}`,
+      output,
+      seed,
+      max_tokens: 2,
+    });
+    const last = { messages: [{ role: "user", content: "Both: {{a}} {{b}}" }], output: "both", seed: 0 };
+    const body = { calls: [call("a", 0), call("b", 1), last], await: ["both"] };
+    expect((await post(server, "/v1/programs", body, within("01"))).status).toBe(200);
+    const spans = await sent(4);
+    const whole = spans.program!;
+    expect(whole).toMatchObject({ traceId: TRACE_ID, parentSpanId: PARENT_ID });
+    expect(whole.attributes).toEqual({
+      "bunting.program.id": expect.stringMatching(/^prog_/),
+      "bunting.program.calls": 3,
+      "bunting.program.calls_failed": 0,
+    });
+    expect(
+      childrenOf(whole)
+        .map(({ name }) => name)
+        .sort(),
+    ).toEqual(["chat demo", "text_completion demo", "text_completion demo"]);
+    for (const one of childrenOf(whole)) {
+      expect(one.attributes).toMatchObject({ "bunting.program.output": 0, "bunting.status": "answered" });
+      expect(childrenOf(one).map(({ name }) => name)).toContain("prefill");
+    }
+    expect(collector.bodies.join()).not.toMatch(/Rome|Oslo|City/);
+  },
+);
+
+test("a program that its caller does not sample has no spans, and a call that fails has its error", async () => {
+  start();
+  const body = { calls: [{ prompt: "One {{a}}", output: "a", max_tokens: 1 }] };
+  await (await post(server, "/v1/programs", body, within("00"))).text();
+  const failing = { prompt: "Two {{b}}", output: "b", guided_regex: "(a)\\1" };
+  const response = await post(server, "/v1/programs", { calls: [failing] }, within("01"));
+  expect(await response.json()).toMatchObject({ variables: { b: { error: { code: "invalid_schema" } } } });
+  await sent(4);
+  const [whole] = collector.spans.filter(({ name }) => name === "program");
+  expect(collector.spans.filter(({ name }) => name === "program")).toHaveLength(1);
+  expect(whole!.attributes["bunting.program.calls_failed"]).toBe(1);
+  expect(whole!.status.code).toBe(2);
+  expect(childrenOf(whole!)).toMatchObject([
+    {
+      name: "text_completion demo",
+      status: { code: 2 },
+      attributes: { "bunting.status": "failed", "error.type": "invalid_schema" },
+    },
+  ]);
 });
 
 test("a collector that dies costs its spans and one line, and one that comes back gets the next ones", async () => {

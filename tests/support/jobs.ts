@@ -89,6 +89,7 @@ export function runnerOf(
       models: ["m"],
       nowSeconds: () => changes.now ?? 2000,
       retentionSeconds: 100,
+      traces: null,
       commitMs: 0,
       retryMs: 1,
     },

@@ -5,7 +5,10 @@
 import { cacheKeyOf } from "../../../scheduler/core.ts";
 import type { RequestedService } from "../../answer/generation.ts";
 import type { ReasoningField } from "../../config.ts";
+import { recordAlone } from "../../explain/request-record.ts";
+import type { RequestRecorder } from "../../explain/request-records.ts";
 import type { LineDoor, LineRequest, PreparedLine } from "../../jobs/door.ts";
+import type { PartTrace } from "../../trace/traces.ts";
 import { type EmbedServices, embeddingTokens, embedTokens } from "../embed.ts";
 import { answerWhole, ignoredText, type PreparedRequest, type WholeExchange } from "../respond.ts";
 import { prepareResponse, type ResponsesDeps } from "../responses/responses.ts";
@@ -48,7 +51,7 @@ export function lineDoor(deps: LineServices): LineDoor {
 
 function generated(
   deps: LineServices,
-  { tenant, body }: LineRequest,
+  line: LineRequest,
   prepared: PreparedRequest,
   ignored: readonly string[],
 ): PreparedLine {
@@ -58,22 +61,23 @@ function generated(
     tokens,
     cacheKey: cacheKeyOf({ adapter: 0, cacheSalt }),
     answerTokensMax: Math.min(tokensMax ?? Number.POSITIVE_INFINITY, deps.model.contextMax - tokens.length),
-    answer: async (signal) => {
-      const whole = await answerWhole(exchangeOf(deps, tenant, signal), prepared);
-      return { ...whole, ignored: ignoredText([...ownIgnored(body), ...ignored, ...whole.ignored]) };
+    answer: async (signal, trace) => {
+      const whole = await answerWhole(exchangeOf(deps, line, signal, trace), prepared);
+      return { ...whole, ignored: ignoredText([...ownIgnored(line.body), ...ignored, ...whole.ignored]) };
     },
   };
 }
 
-async function embedded(deps: LineServices, { body, tenant, priority }: LineRequest): Promise<PreparedLine> {
+async function embedded(deps: LineServices, line: LineRequest): Promise<PreparedLine> {
+  const { body, priority } = line;
   const request = { ...parseEmbeddingsRequest(body, deps), service: offline(priority) };
   const tokens = await embeddingTokens(request, deps);
   return {
     tokens: tokens.find(({ length }) => length > 0)!,
     cacheKey: cacheKeyOf({ adapter: 0, cacheSalt: request.cacheSalt }),
     answerTokensMax: 0,
-    answer: async (signal) => {
-      const vectors = await embedTokens(exchangeOf(deps, tenant, signal), deps, request, tokens);
+    answer: async (signal, trace) => {
+      const vectors = await embedTokens(exchangeOf(deps, line, signal, trace), deps, request, tokens);
       const { promptTokens, cachedTokens } = vectors;
       const usage = { promptTokens, cachedTokens, completionTokens: 0 };
       const ignored = ignoredText([...ownIgnored(body), ...request.ignored]);
@@ -87,8 +91,25 @@ function ownIgnored(body: LineRequest["body"]): readonly string[] {
   return body.priority == null ? [] : ["priority"];
 }
 
-function exchangeOf({ services }: LineServices, tenant: string, signal: AbortSignal): WholeExchange {
-  return { requestId: "", signal, arrivedMs: performance.now(), tenant, sessionName: null, services };
+function exchangeOf(
+  { services, model }: LineServices,
+  { tenant, endpoint }: LineRequest,
+  signal: AbortSignal,
+  trace: PartTrace | null,
+): WholeExchange {
+  const nowMs = performance.now();
+  const exchange = { requestId: "", signal, arrivedMs: nowMs, tenant, sessionName: null, services };
+  if (trace === null) return exchange;
+  // A line has a record for its spans alone, and is written once it is answered.
+  const entry = {
+    route: endpoint,
+    readMs: nowMs,
+    wantsWhy: false,
+    whenSent: (tell: () => void) => tell(),
+    trace,
+  };
+  const recordRequest: RequestRecorder = (facts) => recordAlone(facts, model.names[0]!);
+  return { ...exchange, entry, services: { ...services, recordRequest } };
 }
 
 function offline(priority: number): RequestedService {

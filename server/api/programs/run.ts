@@ -22,8 +22,9 @@ export class Run {
   #unwatch: () => void = () => {};
 
   /** Opens a program for one HTTP request, which counts as in flight until it is done. */
-  constructor({ tenant, services }: Exchange, programs: Programs, request: ProgramRequest) {
-    this.hosted = programs.open({ tenant, cacheSalt: services.cacheSaltFor(tenant, request.cacheSalt) });
+  constructor({ tenant, services, entry }: Exchange, programs: Programs, request: ProgramRequest) {
+    const owner = { tenant, cacheSalt: services.cacheSaltFor(tenant, request.cacheSalt) };
+    this.hosted = programs.open(owner, entry?.traceHeaders);
     this.done = this.#settle.promise;
     this.#programs = programs;
     this.#request = request;

@@ -38,11 +38,11 @@ export function* parseSession(body: Body, model: ServedModel) {
 /** POST /v1/sessions: opens an empty program, or one with the calls and variables of the body. */
 export async function openSession(
   body: Body,
-  { tenant }: Call,
+  { tenant, trace }: Call,
   { programs, model, cacheSaltFor }: SessionDeps,
 ): Promise<Response> {
   const { cacheSalt, part } = await inSlices(parseSession(body, model));
-  const hosted = programs.open({ tenant, cacheSalt: cacheSaltFor(tenant, cacheSalt) });
+  const hosted = programs.open({ tenant, cacheSalt: cacheSaltFor(tenant, cacheSalt) }, trace?.headers);
   const refusal = await hosted.addInSlices(part);
   if (refusal !== null) {
     programs.close(hosted, refusal.message);

@@ -76,7 +76,7 @@ function viewOf(changes: Partial<LiveNow> = {}, engines = 1): LiveView {
 }
 
 const state = (changes: Partial<TopState> = {}): TopState => {
-  return { facts, view: viewOf(), requests: [request], ...changes };
+  return { facts, view: viewOf(), requests: [request], lost: null, ...changes };
 };
 const small = { columns: 80, rows: 24 };
 
@@ -140,6 +140,18 @@ test("a server that does nothing, and one that takes no work, say so", () => {
     "the model is being loaded",
     "Waiting for the server …",
   ]);
+});
+
+test("a lost connection is told above the last picture, with its begin, the next attempt and the reason", () => {
+  const at = (seconds: number): number => new Date(2026, 6, 30, 14, 5, seconds).getTime();
+  const lost = { sinceMs: at(9), nextMs: at(13), reason: "No server answers at http://one." };
+  const before = frame(state(), small, plain);
+  const lines = frame(state({ lost }), small, plain);
+  expect(lines.slice(1, 3)).toEqual([
+    "No connection since 2026-07-30 14:05:09; next attempt at 14:05:13.",
+    "No server answers at http://one.",
+  ]);
+  expect([lines[0]!, ...lines.slice(3)]).toEqual([...before]);
 });
 
 test("what a server tells cannot control the terminal", () => {

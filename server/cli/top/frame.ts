@@ -20,6 +20,15 @@ export interface TopState {
   readonly facts: FactsNow | null;
   readonly view: LiveView | null;
   readonly requests: readonly RunningRequest[];
+  /** null: there is a connection to the server. */
+  readonly lost: LostConnection | null;
+}
+
+/** A lost connection: its end and the next attempt, in milliseconds since 1970, and why the last one failed. */
+export interface LostConnection {
+  readonly sinceMs: number;
+  readonly nextMs: number;
+  readonly reason: string;
 }
 
 export interface Size {
@@ -39,8 +48,9 @@ const BAR_COLUMNS = 16;
 
 /** Lines of a picture, none wider and not more than the size has. */
 export function frame(state: TopState, { columns, rows }: Size, paint: Paint): readonly string[] {
-  const { facts, view, requests } = state;
+  const { facts, view, requests, lost } = state;
   const lines: Line[] = [titleOf(facts, view, Number.isFinite(rows))];
+  if (lost !== null) lines.push(...lostLines(lost));
   if (facts?.refusal != null) lines.push([["alert", facts.refusal]]);
   if (view === null) lines.push(["Waiting for the server …"]);
   else {
@@ -60,6 +70,18 @@ function titleOf(facts: FactsNow | null, view: LiveView | null, hasKeys: boolean
     `  ${facts.model}, ${facts.status}${more}`,
     ["faint", hasKeys ? "   q quits" : ""],
   ];
+}
+
+function lostLines({ sinceMs, nextMs, reason }: LostConnection): Line[] {
+  return [
+    [["alert", `No connection since ${localTime(sinceMs)}; next attempt at ${localTime(nextMs).slice(11)}.`]],
+    [["faint", reason]],
+  ];
+}
+
+/** "2026-07-30 14:05:09" of the terminal's time zone. */
+function localTime(ms: number): string {
+  return new Date(ms).toLocaleString("sv-SE");
 }
 
 function summaryOf(view: LiveView): Line[] {

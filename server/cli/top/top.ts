@@ -1,15 +1,14 @@
 /** `bunting top`: a server at work, in the terminal. It is redrawn when the server tells of something. */
 
 import { flag, serverSettings, text, type Values } from "../../config.ts";
-import { nextView } from "../../http/live-view.ts";
-import type { StateEvent } from "../../http/state-events.ts";
-import { apiBase, authorization, eventData, ServerError, serverError, type Target } from "../client.ts";
+import type { Target } from "../client.ts";
 import type { OptionList } from "../options.ts";
 import { interruption } from "../signals.ts";
 import { apiKeySetting, targetOf } from "../target.ts";
-import { frame, type TopState } from "./frame.ts";
+import { frame } from "./frame.ts";
 import { coloured, plain } from "./paint.ts";
 import { Screen } from "./screen.ts";
+import { brokenOff, lastingStates, statesOf } from "./states.ts";
 
 export const topSettings = Object.freeze({
   url: text({
@@ -41,7 +40,7 @@ export async function top({ url, apiKey, once }: Values<typeof topSettings>): Pr
   const stop = interruption();
   const quit = new AbortController();
   const signal = AbortSignal.any([stop.signal, quit.signal]);
-  const states = statesOf(target, signal);
+  const states = lastingStates(target, signal);
   let screen: Screen | null = null;
   try {
     for await (const state of states) {
@@ -66,43 +65,4 @@ async function pictureOf(target: Target): Promise<readonly string[]> {
     if (isWhole) return frame(state, { columns, rows: Number.POSITIVE_INFINITY }, plain);
   }
   throw brokenOff();
-}
-
-/** State of the server, after each of its events. Throws ServerError. */
-async function* statesOf(target: Target, signal: AbortSignal): AsyncGenerator<TopState> {
-  let state: TopState = { facts: null, view: null, requests: [] };
-  const response = await open(target, signal);
-  for await (const data of eventData(response.body!, signal)) {
-    const event = JSON.parse(data) as StateEvent;
-    if (event.kind === "facts") {
-      if (!event.facts.isAdmin) throw needsOperator();
-      state = { ...state, facts: event.facts };
-    } else if (event.kind === "live") state = { ...state, view: nextView(state.view, event) };
-    else if (event.kind === "requests") state = { ...state, requests: event.requests };
-    // The requests come right after the view that they belong to.
-    if (event.kind !== "live") yield state;
-  }
-  throw brokenOff();
-}
-
-async function open(target: Target, signal: AbortSignal): Promise<Response> {
-  const base = apiBase(target.url).replace(/\/v1$/, "");
-  const init = { headers: authorization(target), signal, keepalive: false };
-  const response = await fetch(`${base}/state/stream?view=top`, init).catch((error: unknown) => {
-    throw signal.aborted ? error : new ServerError(0, `No server answers at ${base}.`);
-  });
-  if (!response.ok) throw await serverError(response, target);
-  if (response.headers.get("content-type")?.startsWith("text/event-stream")) return response;
-  throw new ServerError(0, `${base} does not answer as a Bunting server does.`);
-}
-
-function needsOperator(): ServerError {
-  return new ServerError(
-    403,
-    "bunting top shows the requests of all keys: give it a key of the operator (--admin-key of the server).",
-  );
-}
-
-function brokenOff(): ServerError {
-  return new ServerError(0, "The server has ended, or broke off.");
 }

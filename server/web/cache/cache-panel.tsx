@@ -1,6 +1,5 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { NeedsOperator } from "../needs-operator.tsx";
 import { Panel } from "../panel.tsx";
 import { caches, server } from "../store.ts";
 import { Evictions } from "./evictions.tsx";
@@ -16,28 +15,23 @@ const looked = signal<TreeNode | null>(null);
 
 /** Prefix cache of an engine as a tree. */
 export function CachePanel(): VNode {
-  const { caches: known, keys } = caches.value;
+  const { caches: known, isWithheld, keys } = caches.value;
   const cache = known[engine.value] ?? null;
+  const isOwn = server.isAdmin.value === false;
   return (
     <Panel name="cache">
-      <NeedsOperator />
-      {server.isAdmin.value === true && (
+      {isWithheld && (
+        <p class="note">
+          Keys of this server share their cached prefixes (--share-prefixes), so the tree of all needs the
+          operator's key.
+        </p>
+      )}
+      {server.isAdmin.value !== null && !isWithheld && (
         <section class="card" aria-labelledby="cache-title">
           <div class="head">
             <h2 id="cache-title">Prefix cache</h2>
             {known.length > 1 && <EngineChoice count={known.length} />}
-            <label class="choice">
-              Colour
-              <select
-                value={colour.value}
-                onChange={({ currentTarget }) => {
-                  colour.value = currentTarget.value as IcicleProps["colour"];
-                }}
-              >
-                <option value="age">later evicted is stronger</option>
-                <option value="reads">more often read is stronger</option>
-              </select>
-            </label>
+            {!isOwn && <ColourChoice />}
             <button type="button" class="quiet" disabled={zoomed.value === 0} onClick={() => zoom(0)}>
               Show all
             </button>
@@ -54,7 +48,7 @@ export function CachePanel(): VNode {
             <Icicle
               name={`Prefix cache of engine ${engine.value}`}
               cache={cache}
-              colour={colour.value}
+              colour={isOwn ? "reads" : colour.value}
               zoomed={zoomed.value}
               onZoom={zoom}
               onLook={(node) => {
@@ -64,7 +58,7 @@ export function CachePanel(): VNode {
           )}
           {cache !== null && (
             <p class="hint">
-              {cache.pagesTotal} pages in {cache.nodesTotal} nodes
+              {cache.pagesTotal} pages in {cache.nodesTotal} nodes{isOwn && " of this key"}
               {cache.nodesTotal > cache.nodes.length &&
                 `, of which the largest ${cache.nodes.length} are shown`}
             </p>
@@ -74,6 +68,23 @@ export function CachePanel(): VNode {
       {cache !== null && cache.evictions.length > 0 && <Evictions evictions={cache.evictions} />}
       {keys.length > 0 && <Hits keys={keys} />}
     </Panel>
+  );
+}
+
+function ColourChoice(): VNode {
+  return (
+    <label class="choice">
+      Colour
+      <select
+        value={colour.value}
+        onChange={({ currentTarget }) => {
+          colour.value = currentTarget.value as IcicleProps["colour"];
+        }}
+      >
+        <option value="age">later evicted is stronger</option>
+        <option value="reads">more often read is stronger</option>
+      </select>
+    </label>
   );
 }
 

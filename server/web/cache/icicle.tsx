@@ -89,7 +89,7 @@ function shareOf({ age, reads }: TreeNode, colour: IcicleProps["colour"], readsM
 
 /** Sentence about a node. */
 export function wordsOf({ id, start, end, pages, pagesBelow, reads, locks, waiters, age }: TreeNode): string {
-  if (id === 0) return `The whole cache: ${pagesBelow} pages`;
+  if (id === 0) return `All prefixes: ${pagesBelow} pages`;
   const below = pagesBelow > pages ? `, ${pagesBelow} with what follows` : "";
   const facts = [
     end > start ? `Tokens ${start + 1} to ${end}` : "Begin of a key's prefixes",
