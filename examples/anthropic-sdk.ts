@@ -6,6 +6,8 @@ const client = new Anthropic({
   apiKey: process.env.BUNTING_API_KEY ?? "none",
 });
 
+const [model] = (await client.models.list()).data;
+
 const tools: Anthropic.Tool[] = [
   {
     name: "get_weather",
@@ -14,7 +16,7 @@ const tools: Anthropic.Tool[] = [
   },
 ];
 const messages: Anthropic.MessageParam[] = [{ role: "user", content: "What is the weather in Oslo?" }];
-const ask = () => client.messages.create({ model: "demo", max_tokens: 200, tools, messages });
+const ask = () => client.messages.create({ model: model!.id, max_tokens: 200, tools, messages });
 
 let answer = await ask();
 while (answer.stop_reason === "tool_use") {

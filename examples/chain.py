@@ -23,7 +23,10 @@ program = {
 request = urllib.request.Request(
     url + "/v1/programs",
     data=json.dumps(program).encode(),
-    headers={"content-type": "application/json"},
+    headers={
+        "content-type": "application/json",
+        "authorization": "Bearer " + os.environ.get("BUNTING_API_KEY", "none"),
+    },
 )
 with urllib.request.urlopen(request) as response:
     variables = json.load(response)["variables"]

@@ -2,44 +2,24 @@
 
 import { expect, test } from "bun:test";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
-import { EngineHarness, type HarnessOptions, tokensAlone } from "../../tests/support/engine-harness.ts";
-import type { SequenceId } from "../core.ts";
-import { linearCost } from "../cost/linear.ts";
+import { type EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
+import {
+  abortDuringLoad,
+  type Disk,
+  document,
+  evictDocument,
+  fastDisk,
+  others,
+  prompt,
+  run,
+  tierHarness,
+} from "../../tests/support/tier-rig.ts";
 
-type Tier = NonNullable<HarnessOptions["tier"]>;
+const fast: Disk = { ...fastDisk, statePages: 5 };
 
-/** A page or a piece takes 0.1 ms; to compute a page takes 16 × 0.2 ms. */
-const fast: Tier = {
-  statePages: 5,
-  bytesPerMs: 10,
-  latencyMs: 1,
-  copiedBytesPerMs: 1000,
-  waitingPagesMax: 1000,
-  segmentPages: 64,
-  segmentsMax: 100,
-  lostShare: 0,
-  seed: 1,
-};
-const cost = linearCost(6, 0.2);
-
-function harnessOf(tier: Partial<Tier> = {}, slots = 8, pages = 32): EngineHarness {
-  const spec = { pages, states: { slots, bytes: 1 } };
-  return new EngineHarness({ spec, cost, isStallFree: false, tier: { ...fast, ...tier } });
+function harnessOf(tier: Partial<Disk> = {}, slots = 8, pages = 32): EngineHarness {
+  return tierHarness({ spec: { pages, states: { slots, bytes: 1 } }, tier: { ...fast, ...tier } });
 }
-
-/** Runs a prompt to its end, checks what was drawn, and returns its tokens that were found. */
-function run(harness: EngineHarness, prompt: readonly number[], changes: object = {}) {
-  const spec = { ...sequenceSpec(prompt, 2), ...changes };
-  const id = harness.submit(spec);
-  harness.finish();
-  expect(harness.outcomes[id]!.tokens).toEqual(tokensAlone(spec).tokens);
-  const { cachedTokens, tierTokens } = harness.outcomes[id]!;
-  return { cachedTokens, tierTokens };
-}
-
-const document = tokensFrom(0, 320);
-const prompt = [...document, 700];
-const other = tokensFrom(400, 500);
 
 test("an idle engine stores the checkpoint at a prompt's last page border with the pages before it", () => {
   const harness = harnessOf();
@@ -51,9 +31,8 @@ test("an idle engine stores the checkpoint at a prompt's last page border with t
 
 test("a prompt whose pages and checkpoints were evicted begins from the tier's", () => {
   const harness = harnessOf();
-  run(harness, prompt);
-  run(harness, other);
-  expect(run(harness, prompt)).toEqual({ cachedTokens: 320, tierTokens: 320 });
+  evictDocument(harness);
+  expect(run(harness, prompt)).toEqual([0, 0, 320]);
   expect(harness.load.tierLoadedPagesTotal).toBe(20);
 });
 
@@ -61,7 +40,7 @@ test("a state is loaded where the cache lost it alone", () => {
   const harness = harnessOf({}, 2, 200);
   run(harness, prompt);
   for (let first = 500; first < 900; first += 100) run(harness, tokensFrom(first, 320));
-  expect(run(harness, prompt)).toEqual({ cachedTokens: 320, tierTokens: 320 });
+  expect(run(harness, prompt)).toEqual([0, 0, 320]);
   expect(harness.load.tierLoadedPagesTotal).toBe(1);
 });
 
@@ -70,10 +49,10 @@ test("the next turn finds the end of the last prompt, and leaves a checkpoint at
   run(harness, prompt);
   run(harness, tokensFrom(100, 1000));
   const second = [...prompt, ...tokensFrom(600, 60)];
-  expect(run(harness, second)).toEqual({ cachedTokens: 320, tierTokens: 320 });
+  expect(run(harness, second)).toEqual([0, 0, 320]);
   run(harness, tokensFrom(100, 1000));
   const third = [...second, ...tokensFrom(800, 60)];
-  expect(run(harness, third)).toEqual({ cachedTokens: 368, tierTokens: 368 });
+  expect(run(harness, third)).toEqual([0, 0, 368]);
 });
 
 test("sequences that want the same state cause one load", () => {
@@ -100,9 +79,8 @@ test("a sequence that leaves a load before its end does not wait for it", () => 
 
 test("a lost piece is a miss, and the prompt is computed", () => {
   const harness = harnessOf({ statePages: 40, lostShare: 0.1, seed: 2 });
-  run(harness, prompt);
-  run(harness, other);
-  expect(run(harness, prompt)).toMatchObject({ cachedTokens: 0 });
+  evictDocument(harness);
+  expect(run(harness, prompt)).toEqual([0, 0, 0]);
   expect(harness.load.tierShortLoadsTotal).toBe(1);
 });
 
@@ -110,7 +88,7 @@ test("a load ahead leaves room for itself behind the last checkpoint of its pref
   const spec = { pages: 30, states: { slots: 2, bytes: 1 } };
   const engine = { admission: { sequencesMax: 1 } };
   for (let tokens = 100; tokens < 350; tokens += 16) {
-    const harness = new EngineHarness({ spec, cost, engine, isStallFree: false, tier: fast });
+    const harness = tierHarness({ spec, engine, tier: fast });
     run(harness, prompt);
     run(harness, tokensFrom(350, 90));
     harness.submit(sequenceSpec(tokensFrom(720, tokens), 40));
@@ -143,20 +121,16 @@ test("keys share no state on the tier but that after public text", () => {
   const harness = harnessOf();
   const as = (cacheSalt: string) => ({ cacheSalt, publicTokens: 64 });
   run(harness, prompt, as("a"));
-  run(harness, other);
-  expect(run(harness, prompt, as("b")).cachedTokens).toBe(64);
-  run(harness, other);
-  expect(run(harness, prompt, as("a")).cachedTokens).toBe(320);
+  run(harness, others);
+  expect(run(harness, prompt, as("b"))).toEqual([0, 0, 64]);
+  run(harness, others);
+  expect(run(harness, prompt, as("a"))).toEqual([0, 0, 320]);
 });
 
 test("a sequence that is aborted during its load leaves pages and checkpoint to the cache", () => {
-  const harness = harnessOf({ latencyMs: 20 });
-  run(harness, prompt);
-  run(harness, other);
-  const id = harness.submit(sequenceSpec(prompt, 2));
-  harness.engine.run();
-  harness.send("abort", id as SequenceId);
-  harness.finish();
-  expect(harness.outcomes[id]!.finish).toEqual({ kind: "aborted" });
-  expect(run(harness, prompt)).toEqual({ cachedTokens: 320, tierTokens: undefined });
+  expect(abortDuringLoad(harnessOf({ latencyMs: 20 }))).toEqual({
+    finish: { kind: "aborted" },
+    pagesHeld: 0,
+    foundAgain: [320, 0, 0],
+  });
 });

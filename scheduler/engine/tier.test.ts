@@ -8,42 +8,27 @@ import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 import { SimulatedTier } from "../../simulation/simulated-tier.ts";
-import { EngineHarness, type HarnessOptions, tokensAlone } from "../../tests/support/engine-harness.ts";
+import type { EngineHarness } from "../../tests/support/engine-harness.ts";
+import {
+  abortDuringLoad,
+  type Disk,
+  document,
+  evictDocument,
+  type Found,
+  fastDisk,
+  others,
+  prompt,
+  run,
+  tierCost,
+  tierHarness,
+} from "../../tests/support/tier-rig.ts";
 import type { LowerTier } from "../cache/lower-tier.ts";
 import type { SequenceId } from "../core.ts";
-import { linearCost } from "../cost/linear.ts";
 import type { EngineReport } from "../messages.ts";
 import { Engine } from "./engine.ts";
 
-type Tier = NonNullable<HarnessOptions["tier"]>;
-
-/** A page takes 0.1 ms; to compute it takes 16 × 0.2 ms. */
-const fast: Tier = {
-  bytesPerMs: 10,
-  latencyMs: 1,
-  copiedBytesPerMs: 1000,
-  waitingPagesMax: 1000,
-  segmentPages: 64,
-  segmentsMax: 100,
-  lostShare: 0,
-  seed: 1,
-};
-const cost = linearCost(6, 0.2);
-
-function harnessOf(tier: Partial<Tier>, pages = 32): EngineHarness {
-  return new EngineHarness({ spec: { pages }, cost, isStallFree: false, tier: { ...fast, ...tier } });
-}
-
-const document = tokensFrom(0, 320);
-
-/** Computes a document, and then others that take its place. */
-function evictDocument(harness: EngineHarness): void {
-  harness.submit(sequenceSpec([...document, 700], 2));
-  harness.finish();
-  harness.submit(sequenceSpec(tokensFrom(400, 500), 2));
-  harness.finish();
-  const { tokens } = harness.outcomes[0]!;
-  expect(tokens).toEqual(tokensAlone(sequenceSpec([...document, 700], 2)).tokens);
+function harnessOf(tier: Partial<Disk>, pages = 32): EngineHarness {
+  return tierHarness({ spec: { pages }, tier: { ...fastDisk, ...tier } });
 }
 
 test("an idle engine stores what it has computed, the answer too", () => {
@@ -72,8 +57,7 @@ test("pages are stored no more when others of their kind were not read", () => {
   const harness = harnessOf({ bytesPerMs: 1 / 3.05 });
   const sizes: number[] = [];
   for (let first = 0; first < 140; first++) {
-    harness.submit(sequenceSpec(tokensFrom(first, 480), 2));
-    harness.finish();
+    run(harness, tokensFrom(first, 480));
     sizes.push(harness.tier!.size);
   }
   expect(sizes[9]).toBe(300);
@@ -83,9 +67,7 @@ test("pages are stored no more when others of their kind were not read", () => {
 test("a prompt whose pages were evicted finds them on the tier, and computes only the rest", () => {
   const harness = harnessOf({});
   evictDocument(harness);
-  const id = harness.submit(sequenceSpec([...document, 700], 2));
-  harness.finish();
-  expect(harness.outcomes[id]).toMatchObject({ ...harness.outcomes[0]!, cachedTokens: 320, tierTokens: 320 });
+  expect(run(harness, prompt)).toEqual([0, 0, 320]);
   expect(harness.load.tierLoadedPagesTotal).toBe(20);
   expect(harness.load.tierFoundPagesTotal).toBe(20);
 });
@@ -121,8 +103,7 @@ test("an idle engine computes what a slow tier would load later", () => {
 test("sequences that want the same pages cause one load", () => {
   const harness = harnessOf({}, 64);
   evictDocument(harness);
-  harness.submit(sequenceSpec(tokensFrom(200, 900), 2));
-  harness.finish();
+  run(harness, tokensFrom(200, 900));
   const ids = [700, 701, 702].map((last) => harness.submit(sequenceSpec([...document, last], 2)));
   harness.finish();
   expect(ids.map((id) => harness.outcomes[id]!.cachedTokens)).toEqual([320, 320, 320]);
@@ -134,7 +115,7 @@ test("pages are loaded while another sequence computes", () => {
   evictDocument(harness);
   const other = harness.submit(sequenceSpec(tokensFrom(300, 64), 30));
   harness.step();
-  const id = harness.submit(sequenceSpec([...document, 700], 2));
+  const id = harness.submit(sequenceSpec(prompt, 2));
   while (harness.outcomes[id]!.finish === null) harness.step();
   expect(harness.outcomes[id]!.cachedTokens).toBe(320);
   expect(harness.outcomes[other]!.finish).toBeNull();
@@ -143,12 +124,9 @@ test("pages are loaded while another sequence computes", () => {
 test("a load that ends early keeps its valid pages, and the rest is computed", () => {
   const harness = harnessOf({ lostShare: 0.1, seed: 3 });
   evictDocument(harness);
-  const id = harness.submit(sequenceSpec([...document, 700], 2));
-  harness.finish();
-  const { tokens, cachedTokens } = harness.outcomes[id]!;
-  expect(tokens).toEqual(harness.outcomes[0]!.tokens);
-  expect(cachedTokens).toBeGreaterThan(0);
-  expect(cachedTokens).toBeLessThan(320);
+  const [, , disk] = run(harness, prompt);
+  expect(disk).toBeGreaterThan(0);
+  expect(disk).toBeLessThan(320);
   expect(harness.load.tierShortLoadsTotal).toBe(1);
 });
 
@@ -161,57 +139,39 @@ test("pages are computed that a slow tier would load later, and are not stored",
 test("a sequence begins without the tier if the load takes longer than the computation", () => {
   const harness = harnessOf({ latencyMs: 1000 });
   evictDocument(harness);
-  const id = harness.submit(sequenceSpec([...document, 700], 2));
-  harness.finish();
-  expect(harness.outcomes[id]).toMatchObject({ ...harness.outcomes[0]!, cachedTokens: 0 });
+  expect(run(harness, prompt)).toEqual([0, 0, 0]);
   expect(harness.load.tierLoadedPagesTotal).toBe(0);
 });
 
 test("a sequence that is aborted during its load leaves the pages to the cache", () => {
-  const harness = harnessOf({ latencyMs: 20 });
-  evictDocument(harness);
-  const id = harness.submit(sequenceSpec([...document, 700], 2));
-  harness.engine.run();
-  harness.send("abort", id);
-  harness.finish();
-  expect(harness.outcomes[id]!.finish).toEqual({ kind: "aborted" });
-  const { pagesFree, pagesCached, pagesTotal } = harness.load;
-  expect(pagesFree + pagesCached).toBe(pagesTotal);
-  const again = harness.submit(sequenceSpec([...document, 700], 2));
-  harness.finish();
-  expect(harness.outcomes[again]).toMatchObject({ ...harness.outcomes[0]!, cachedTokens: 320 });
-  expect(harness.outcomes[again]!.tierTokens).toBeUndefined();
+  expect(abortDuringLoad(harnessOf({ latencyMs: 20 }))).toEqual({
+    finish: { kind: "aborted" },
+    pagesHeld: 0,
+    foundAgain: [320, 0, 0],
+  });
 });
 
 test("keys share nothing on the tier but public text", () => {
   const harness = harnessOf({});
-  const submit = (last: number, cacheSalt: string): SequenceId =>
-    harness.submit({ ...sequenceSpec([...document, last], 2, { cacheSalt }), publicTokens: 64 });
+  const submit = (last: number, cacheSalt: string): Found =>
+    run(harness, [...document, last], { cacheSalt, publicTokens: 64 });
   submit(700, "a");
-  harness.finish();
-  harness.submit(sequenceSpec(tokensFrom(400, 500), 2));
-  harness.finish();
-  const other = submit(700, "b");
-  harness.finish();
-  const same = submit(701, "a");
-  harness.finish();
-  expect(harness.outcomes[other]!.cachedTokens).toBe(64);
-  expect(harness.outcomes[same]!.cachedTokens).toBe(320);
+  run(harness, others);
+  expect(submit(700, "b")).toEqual([0, 0, 64]);
+  expect(submit(701, "a")).toEqual([64, 0, 256]);
 });
 
 test("a lost device ends a sequence that waits for a load", () => {
   let isLost = false;
-  const harness = new EngineHarness({
+  const harness = tierHarness({
     spec: { pages: 40 },
-    cost,
-    isStallFree: false,
-    tier: { ...fast, latencyMs: 500, bytesPerMs: 1000 },
+    tier: { ...fastDisk, latencyMs: 500, bytesPerMs: 1000 },
     fault: () => (isLost ? { kind: "lost", reason: "gone" } : null),
   });
   evictDocument(harness);
   harness.submit(sequenceSpec(tokensFrom(300, 64), 30));
   harness.step();
-  const id = harness.submit(sequenceSpec([...document, 700], 2));
+  const id = harness.submit(sequenceSpec(prompt, 2));
   harness.submit(sequenceSpec([...document, 701], 2));
   harness.submit(sequenceSpec([...document, 702], 2));
   isLost = true;
@@ -220,31 +180,36 @@ test("a lost device ends a sequence that waits for a load", () => {
   expect(harness.engine.busy).toBe(false);
 });
 
-test("a sequence computes if its load does not end, and the load keeps its pages until it does", () => {
-  const clock = new ManualClock();
-  const spec = deviceSpec({ pages: 63 });
-  const device = new SimulatedDevice(spec, clock, cost);
-  const tier = new SimulatedTier({ ...fast, pageBytes: 1, pageTokens: 16 }, clock, device);
-  const stuck: (() => void)[] = [];
-  const hanging: LowerTier = {
+/** The tier with another way to load. */
+function withLoad(tier: LowerTier, load: LowerTier["load"]): LowerTier {
+  return {
     costs: tier.costs,
     find: (prompt, first) => tier.find(prompt, first),
-    loadPageMs: () => tier.loadPageMs(),
+    loadPageMs: (...pages) => tier.loadPageMs(...pages),
     findState: (prompt, first, end) => tier.findState(prompt, first, end),
     store: (prompt, first, pages) => tier.store(prompt, first, pages),
     storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
-    load: (...load) => {
-      for (const page of load[2]) device.spoil(page);
-      stuck.push(() => tier.load(...load));
-    },
+    load,
   };
+}
+
+test("a sequence computes if its load does not end, and the load keeps its pages until it does", () => {
+  const clock = new ManualClock();
+  const spec = deviceSpec({ pages: 63 });
+  const device = new SimulatedDevice(spec, clock, tierCost);
+  const tier = new SimulatedTier({ ...fastDisk, pageBytes: 1, pageTokens: 16 }, clock, device);
+  const stuck: (() => void)[] = [];
+  const hanging = withLoad(tier, (...load) => {
+    for (const page of load[2]) device.spoil(page);
+    stuck.push(() => tier.load(...load));
+  });
   const reports: EngineReport[] = [];
   const tell = (report: EngineReport): void => {
     reports.push(report);
   };
-  const engine = new Engine(device, clock, { integrity: "always" }, tell, cost, hanging);
-  const run = (id: number, prompt: readonly number[]): void => {
-    engine.receive({ kind: "submit", sequence: { ...sequenceSpec(prompt, 2), id: id as SequenceId } });
+  const engine = new Engine(device, clock, { integrity: "always" }, tell, tierCost, hanging);
+  const compute = (id: number, tokens: readonly number[]): void => {
+    engine.receive({ kind: "submit", sequence: { ...sequenceSpec(tokens, 2), id: id as SequenceId } });
     engine.run();
     clock.runAll();
     for (let { wakeMs } = engine; wakeMs !== null; { wakeMs } = engine) {
@@ -255,14 +220,13 @@ test("a sequence computes if its load does not end, and the load keeps its pages
   };
   const cached = (): readonly number[] =>
     reports.flatMap((report) => report.started.map((one) => one.cachedTokens));
-  for (const [id, prompt] of [[...document, 700], tokensFrom(400, 1000), [...document, 700]].entries())
-    run(id, prompt);
+  for (const [id, tokens] of [prompt, tokensFrom(400, 1000), prompt].entries()) compute(id, tokens);
   expect(cached()).toEqual([0, 0, 0]);
   expect(reports.flatMap(({ finished }) => finished.map(({ finish }) => finish.kind))).toEqual(
     Array.from({ length: 3 }, () => "length"),
   );
   // The tier is taken for stuck: nothing else is loaded, and the pages of the load are not used.
-  run(3, [...tokensFrom(400, 600), 1]);
+  compute(3, [...tokensFrom(400, 600), 1]);
   expect(stuck).toHaveLength(1);
   const load = (): EngineReport["load"] => reports.at(-1)!.load;
   expect(load().pagesFree + load().pagesCached).toBe(63 - 20);
@@ -276,19 +240,11 @@ test("a sequence computes if its load does not end, and the load keeps its pages
 function readBack(load: (tier: LowerTier, clock: Clock) => LowerTier["load"]): void {
   const clock = new ManualClock();
   const spec = deviceSpec({ pages: 32 });
-  const device = new SimulatedDevice(spec, clock, cost);
-  const tier = new SimulatedTier({ ...fast, pageBytes: 1, pageTokens: 16 }, clock, device);
-  const tampered: LowerTier = {
-    costs: tier.costs,
-    find: (prompt, first) => tier.find(prompt, first),
-    loadPageMs: () => tier.loadPageMs(),
-    findState: (prompt, first, end) => tier.findState(prompt, first, end),
-    store: (prompt, first, pages) => tier.store(prompt, first, pages),
-    storeState: (prompt, end, slot, first, count) => tier.storeState(prompt, end, slot, first, count),
-    load: load(tier, clock),
-  };
-  const engine = new Engine(device, clock, { integrity: "always" }, () => {}, cost, tampered);
-  const prompts = [[...document, 700], tokensFrom(400, 500), [...document, 700]];
+  const device = new SimulatedDevice(spec, clock, tierCost);
+  const tier = new SimulatedTier({ ...fastDisk, pageBytes: 1, pageTokens: 16 }, clock, device);
+  const tampered = withLoad(tier, load(tier, clock));
+  const engine = new Engine(device, clock, { integrity: "always" }, () => {}, tierCost, tampered);
+  const prompts = [prompt, others, prompt];
   for (const [index, prompt] of prompts.entries()) {
     engine.receive({ kind: "submit", sequence: { ...sequenceSpec(prompt, 2), id: index as SequenceId } });
     engine.run();

@@ -15,9 +15,16 @@ export interface FieldKind {
   readonly maxItems?: number;
   readonly maxProperties?: number;
   readonly enum?: readonly unknown[];
-  /** True for an object whose keys are the client's. */
-  readonly isMap?: boolean;
+  /** Kind of an array's items, among which null has no meaning of its own. */
+  readonly items?: FieldKind;
+  /** Kind of the values of an object whose keys are the client's. */
+  readonly values?: FieldKind;
 }
+
+export const textKind: FieldKind = { type: "string" };
+export const objectKind: FieldKind = { type: "object" };
+/** A text, or parts of one. */
+export const textOrPartsKind: FieldKind = { type: ["string", "array"], items: objectKind };
 
 /** Hears of each reading: the path of the object, the field, and the values that its reader accepts. */
 export type ReadingListener = (path: string, name: string, kind: FieldKind) => void;
@@ -112,7 +119,7 @@ export class Fields {
   }
 
   string(name: string): string | undefined {
-    const value = this.raw(name, { type: "string" });
+    const value = this.raw(name, textKind);
     if (value === undefined || typeof value === "string") return value;
     throw this.#refusal(name, "a string", value);
   }
@@ -134,9 +141,9 @@ export class Fields {
     return value === undefined ? undefined : integerIn(value, range, this.pathOf(name));
   }
 
-  /** A list of at most `countMax` items. Throws 400. */
-  list(name: string, countMax: number): readonly unknown[] | undefined {
-    const value = this.raw(name, { type: "array", maxItems: countMax });
+  /** A list of at most `countMax` items, of which the caller accepts those of the kind `items`. Throws 400. */
+  list(name: string, countMax: number, items: FieldKind): readonly unknown[] | undefined {
+    const value = this.raw(name, { type: "array", maxItems: countMax, items });
     if (value === undefined) return undefined;
     if (!Array.isArray(value)) throw this.#refusal(name, "an array", value);
     if (value.length > countMax) {
@@ -149,19 +156,27 @@ export class Fields {
   }
 
   integers(name: string, countMax: number, range: NumberRange): number[] | undefined {
-    const items = this.list(name, countMax);
-    listener?.(`${this.pathOf(name)}[0]`, "", { type: "integer", minimum: range.min, maximum: range.max });
+    const kind = { type: "integer", minimum: range.min, maximum: range.max };
+    const items = this.list(name, countMax, kind);
     return items?.map((item, index) => integerIn(item, range, `${this.pathOf(name)}[${index}]`));
   }
 
+  /** A list of at most `countMax` texts. Throws 400. */
+  texts(name: string, countMax: number): string[] | undefined {
+    return this.list(name, countMax, textKind)?.map((item, index) => {
+      if (typeof item !== "string") throw refusal(`${this.pathOf(name)}[${index}]`, "a string", item);
+      return item;
+    });
+  }
+
   object(name: string): Fields | undefined {
-    const value = this.raw(name, { type: "object" });
+    const value = this.raw(name, objectKind);
     return value === undefined ? undefined : fieldsOf(value, this.pathOf(name));
   }
 
-  /** Entries of an object used as a map, at most `countMax`. Throws 400. */
-  entries(name: string, countMax: number): [string, unknown][] | undefined {
-    const value = this.raw(name, { type: "object", isMap: true, maxProperties: countMax });
+  /** Entries of an object used as a map, at most `countMax`, with values of the kind `values`. Throws 400. */
+  entries(name: string, countMax: number, values: FieldKind): [string, unknown][] | undefined {
+    const value = this.raw(name, { type: "object", values, maxProperties: countMax });
     if (value === undefined) return undefined;
     if (typeof value !== "object" || Array.isArray(value)) throw this.#refusal(name, "an object", value);
     const entries = Object.entries(value as object);

@@ -1,5 +1,5 @@
 /** OpenAI's `metadata`: a client's own notes on the objects stored here. */
-import { type Fields, refusal } from "./fields.ts";
+import { type Fields, refusal, textKind } from "./fields.ts";
 
 const PAIRS_MAX = 16;
 const KEY_CHARACTERS_MAX = 64;
@@ -7,7 +7,7 @@ const VALUE_CHARACTERS_MAX = 512;
 
 /** Null if the client sent none. Throws 400. */
 export function metadataOf(fields: Fields): Readonly<Record<string, string>> | null {
-  const given = fields.raw("metadata", { type: "object", isMap: true, maxProperties: PAIRS_MAX });
+  const given = fields.raw("metadata", { type: "object", values: textKind, maxProperties: PAIRS_MAX });
   if (given === undefined) return null;
   const isRecord = typeof given === "object" && given !== null && !Array.isArray(given);
   const entries = isRecord ? Object.entries(given) : [];

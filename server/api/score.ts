@@ -85,9 +85,10 @@ export function parseScore(
 
 /** A text, or a list of texts or of objects with a field `text`. */
 function textsOf(fields: Fields, name: string): string[] {
-  const given = fields.raw(name, { type: ["string", "array"] });
+  const items = { type: ["string", "object"] };
+  const given = fields.raw(name, { type: ["string", "array"], items });
   if (typeof given === "string") return [given];
-  const list = fields.list(name, requestLimits.embeddingInputsMax);
+  const list = fields.list(name, requestLimits.embeddingInputsMax, items);
   if (list === undefined || list.length === 0) throw refusal(name, "a string or an array of strings", given);
   return list.map((item, index) => {
     if (typeof item === "string") return item;

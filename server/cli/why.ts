@@ -111,10 +111,10 @@ export function waterfall(record: RequestFacts): string {
   const notes = [
     record.behind === null ? "" : `Waited longest behind the prompt of ${named(record.behind)}.`,
     record.same_prefix_of === null ? "" : `Shared a prefix that ${named(record.same_prefix_of)} computed.`,
-    late.tokens === 0 ? "" : `${late.tokens} tokens came after their target, by ${ms(late.ms)} together.`,
+    late.tokens === 0 ? "" : `Tokens after their target: ${late.tokens}, by ${ms(late.ms)} together.`,
     record.preemptions === 0
       ? ""
-      : `Preempted ${record.preemptions} times; ${tokens.recomputed} tokens were computed again.`,
+      : `Preemptions: ${record.preemptions}; ${tokens.recomputed} tokens were computed again.`,
     tokens.drafts.checked === 0
       ? ""
       : `${tokens.drafts.right} of ${tokens.drafts.checked} drafted tokens were right.`,

@@ -1,10 +1,11 @@
 /** A model with a draft model beside it, as a user serves them on the CPU engine. */
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeFamily } from "../reference/families.ts";
 import { learnByRote } from "../support/rote-model.ts";
+import { choicesOf, questions, sideBySide } from "./drafting-servers.ts";
 import { Program } from "./program.ts";
 
 setDefaultTimeout(90_000);
@@ -22,52 +23,24 @@ const serve = (options: readonly string[], path = target): Program => command("s
 const cpu = ["--device", "cpu"];
 const drafting = [...cpu, "--draft-model", draft];
 
-let programs: readonly Program[];
-let urls: readonly string[];
-beforeAll(async () => {
-  programs = [
-    serve([...cpu, "--speculate", "off"]),
-    serve([...drafting, "--speculate", "draft", "--record", recording]),
-    serve([...drafting, "--kv", "int8"]),
-    serve([...cpu, "--speculate", "off", "--kv", "int8"]),
-  ];
-  urls = await Promise.all(programs.map((program) => program.url()));
-});
-afterAll(async () => {
-  for (const program of programs) program.signal("SIGTERM");
-  for (const program of programs) expect(await program.exitCode()).toBe(0);
-  rmSync(scratch, { recursive: true });
-});
+const running = sideBySide(scratch, () => [
+  serve([...cpu, "--speculate", "off"]),
+  serve([...drafting, "--speculate", "draft", "--record", recording]),
+  serve([...drafting, "--kv", "int8"]),
+  serve([...cpu, "--speculate", "off", "--kv", "int8"]),
+]);
 
-const post = async (url: string, more: object): Promise<unknown> => {
-  const response = await fetch(`${url}/v1/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({
-      ...{ prompt: [5, 40, 285, 200, 9, 77], max_tokens: 80, ignore_eos: true, logprobs: 1 },
-      ...more,
-    }),
-  });
-  expect(response.status).toBe(200);
-  return ((await response.json()) as { readonly choices: unknown }).choices;
-};
-
-test.each<object>([
-  { temperature: 0 },
-  { temperature: 1, seed: 3 },
-  { temperature: 1, seed: 4, top_p: 0.9, presence_penalty: 1, n: 3 },
-  { temperature: 0, stop: ["zz"], max_tokens: 33 },
-])("an answer is the same with a draft model and without: %j", async (more) => {
-  const [off, drafted, auto, plain] = await Promise.all(urls.map((url) => post(url, more)));
+test.each(questions)("an answer is the same with a draft model and without: %j", async (more) => {
+  const [off, drafted, auto, plain] = await Promise.all(running.urls.map((url) => choicesOf(url, more)));
   expect(drafted).toEqual(off);
   expect(auto).toEqual(plain);
 });
 
 test("a recorded server with a draft model repeats", async () => {
-  const url = urls[1]!;
-  await Promise.all([1, 2, 3].map((seed) => post(url, { temperature: 1, seed, n: 2 })));
-  programs[1]!.signal("SIGTERM");
-  expect(await programs[1]!.exitCode()).toBe(0);
+  const [url, program] = [running.urls[1]!, running.programs[1]!];
+  await Promise.all([1, 2, 3].map((seed) => choicesOf(url, { temperature: 1, seed, n: 2 })));
+  program.signal("SIGTERM");
+  expect(await program.exitCode()).toBe(0);
   const replay = Program.bunting(["simulate", "--replay", recording]);
   expect([await replay.exitCode(), replay.errors]).toEqual([0, ""]);
   expect(replay.output).toContain("Run again, the scheduler decides the same, step by step.");

@@ -1,10 +1,11 @@
 /** A model with a head that drafts tokens (multi-token prediction), as a user serves it on the CPU engine. */
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeFamily } from "../reference/families.ts";
 import { learnByRote } from "../support/rote-model.ts";
+import { choicesOf, questions, sideBySide } from "./drafting-servers.ts";
 import { Program } from "./program.ts";
 
 setDefaultTimeout(60_000);
@@ -18,49 +19,22 @@ const serve = (path: string, speculate: string, device = "cpu"): Program =>
   Program.bunting([
     "serve",
     path,
-    "--device",
-    device,
     "--port",
     "0",
     "--threads",
     "1",
+    "--device",
+    device,
     "--speculate",
     speculate,
   ]);
 
-let programs: readonly Program[];
-let urls: readonly string[];
-beforeAll(async () => {
-  programs = ["off", "mtp", "auto"].map((speculate) => serve(folder, speculate));
-  urls = await Promise.all(programs.map((program) => program.url()));
-});
-afterAll(async () => {
-  for (const program of programs) program.signal("SIGTERM");
-  for (const program of programs) expect(await program.exitCode()).toBe(0);
-  rmSync(scratch, { recursive: true });
-});
+const running = sideBySide(scratch, () =>
+  ["off", "mtp", "auto"].map((speculate) => serve(folder, speculate)),
+);
 
-/** Choices of an answer. The times of the machine decide which drafts are checked. */
-async function choicesOf(url: string, more: object): Promise<unknown> {
-  const response = await fetch(`${url}/v1/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({
-      ...{ prompt: [5, 40, 285, 200, 9, 77], max_tokens: 60, ignore_eos: true, logprobs: 1 },
-      ...more,
-    }),
-  });
-  expect(response.status).toBe(200);
-  return ((await response.json()) as { readonly choices: unknown }).choices;
-}
-
-test.each<object>([
-  { temperature: 0 },
-  { temperature: 1, seed: 3 },
-  { temperature: 1, seed: 4, top_p: 0.9, presence_penalty: 1, n: 3 },
-  { temperature: 0, stop: ["zz"], max_tokens: 33 },
-])("an answer is the same with a head's drafts and without: %j", async (more) => {
-  const [off, mtp, auto] = await Promise.all(urls.map((url) => choicesOf(url, more)));
+test.each(questions)("an answer is the same with a head's drafts and without: %j", async (more) => {
+  const [off, mtp, auto] = await Promise.all(running.urls.map((url) => choicesOf(url, more)));
   expect(mtp).toEqual(off);
   expect(auto).toEqual(off);
 });

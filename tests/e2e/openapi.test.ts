@@ -253,6 +253,39 @@ test("Anthropic's, Ollama's and llama-server's requests and answers are as descr
   await ask("POST", "/completion", { prompt: ["Hi", "Ho"], n_predict: 3, response_fields: ["content"] });
 });
 
+test("Parrot's requests and answers are as described", async () => {
+  const { session_id } = await ask("POST", "/v1/session", { api_key: "key" });
+  await ask("GET", `/v1/session/${session_id}`);
+  const { var_id: text } = await ask("POST", "/v1/semantic_var", { session_id, var_name: "text" });
+  const sampling_config = { temperature: 0, max_gen_length: 3, stop_str: null, repetition_penalty: 0, n: 1 };
+  const called = await ask("POST", "/v1/semantic_call", {
+    session_id,
+    template: "{{text}} {{word}} Summary: {{out}}",
+    parameters: [
+      { name: "text", is_output: false, var_id: text },
+      { name: "word", is_output: false, value: "Hi" },
+      { name: "out", is_output: true, sampling_config },
+    ],
+    output_criteria: "LATENCY",
+  });
+  const [, , { var_id: out }] = called.param_info as readonly [object, object, { readonly var_id: string }];
+  await ask("POST", `/v1/semantic_var/${text}`, { content: "Ho" });
+  await ask("GET", `/v1/semantic_var/${out}?criteria=throughput`);
+  const placeholders = [
+    { name: "task", in_out: "in", semantic_var_id: "task", transforms: ["strip", { truncate: 2 }] },
+    { name: "code", in_out: true, transforms: "strip", sampling_config },
+  ];
+  const prompt = "Write {{task}}: {{code}}";
+  await ask("POST", "/v1/submit", { session_id: `${session_id}`, prompt, placeholders });
+  await ask("POST", "/v1/set", { session_id, semantic_var_id: "task", content: "a game" });
+  await ask("POST", "/v1/get", { session_id, semantic_var_id: "code", criteria: "latency" });
+  const wrong = { name: "code", in_out: true, sampling_config: { max_gen_length: "3" } };
+  const refused = await ask("POST", "/v1/submit", { session_id, prompt, placeholders: [wrong] }, 500);
+  expect(refused.error).toStartWith("placeholders[0].sampling_config.max_gen_length must be an integer");
+  await ask("POST", "/v1/py_native_call", undefined, 500);
+  await ask("DELETE", `/v1/session/${session_id}`);
+});
+
 test("programs, records and the server's state are as described", async () => {
   const asked = { variables: { q: "Hi" }, calls: [{ prompt: "{{q}}", output: "a", max_tokens: 3 }] };
   await ask("POST", "/v1/programs", { ...asked, explain: true });
@@ -262,6 +295,10 @@ test("programs, records and the server's state are as described", async () => {
   await ask("PUT", `/v1/sessions/${id}/variables/c`, { value: ["x"] });
   await ask("GET", `/v1/sessions/${id}/variables/b?timeout=30`);
   await ask("GET", `/v1/sessions/${id}/graph`);
+  const failing = { prompt: "{{b}}", outputs: { d: { transforms: [{ enum: ["no"] }] } }, max_tokens: 3 };
+  await ask("POST", `/v1/sessions/${id}/calls`, { variables: { later: null }, calls: [failing] });
+  await ask("GET", `/v1/sessions/${id}/variables/d?timeout=30`, undefined, 424);
+  await ask("GET", `/v1/sessions/${id}/variables/later?timeout=0`, undefined, 202);
   await ask("GET", "/v1/programs");
   await ask("DELETE", `/v1/sessions/${id}/variables/c`);
   await ask("DELETE", `/v1/sessions/${id}`);

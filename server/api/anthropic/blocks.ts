@@ -1,7 +1,7 @@
 /** Context for reading a block's text: its own, a document's, or a placeholder for unreadable content. */
 
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { describe, note, readInstead } from "../past.ts";
 import type { Ignored } from "./support.ts";
 
@@ -59,10 +59,10 @@ function documentText(block: Fields, place: string, reading: Reading): string {
 }
 
 function textsIn(fields: Fields, name: string, place: string, reading: Reading): string[] {
-  const content = fields.raw(name, { type: ["string", "array"] });
+  const content = fields.raw(name, textOrPartsKind);
   if (typeof content === "string") return [content];
   const path = fields.pathOf(name);
-  return (fields.list(name, requestLimits.contentPartsMax) ?? []).map((block, index) =>
+  return (fields.list(name, requestLimits.contentPartsMax, objectKind) ?? []).map((block, index) =>
     textOf(fieldsOf(block, `${path}[${index}]`), place, reading),
   );
 }

@@ -6,7 +6,7 @@ import { contentOf, joinedContents } from "../../../text/conversation/content.ts
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom } from "../past.ts";
 import { type Reading, textOf } from "./blocks.ts";
@@ -34,7 +34,7 @@ export function conversationOf(
     if (ttlMs !== null) marks.push({ messages: messages.length, ttlMs });
   };
   noteMark();
-  const given = fields.list("messages", requestLimits.messagesMax);
+  const given = fields.list("messages", requestLimits.messagesMax, objectKind);
   if (given === undefined || given.length === 0) {
     throw refusal("messages", "an array of at least one message", fields.peek("messages"));
   }
@@ -56,7 +56,7 @@ export function conversationOf(
 }
 
 function holdsResults(turn: Fields): boolean {
-  const content = turn.raw("content", { type: ["string", "array"] });
+  const content = turn.raw("content", textOrPartsKind);
   return (
     Array.isArray(content) &&
     content.some((block: { readonly type?: unknown } | null) => block?.type === "tool_result")
@@ -91,7 +91,7 @@ function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
 const attribution = /^x-anthropic-billing-header:[^\n]*(\n|$)/;
 
 function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
-  const system = fields.raw("system", { type: ["string", "array"] });
+  const system = fields.raw("system", textOrPartsKind);
   if (system === undefined) return [];
   const [first = "", ...others] = textsOf(fields, "system", "system", { isAsked: true, ignored });
   const kept = first.replace(attribution, "");
@@ -103,7 +103,7 @@ function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
 
 /** Messages of a user turn. Results of calls are messages of their own, between the texts around them. */
 function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
-  const content = turn.raw("content", { type: ["string", "array"] });
+  const content = turn.raw("content", textOrPartsKind);
   if (typeof content === "string") return [{ role: "user", content }];
   const messages: ChatMessage[] = [];
   let texts: string[] = [];
@@ -139,7 +139,7 @@ function resultOf(block: Fields, ignored: Ignored): ChatMessage {
 }
 
 function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
-  const content = turn.raw("content", { type: ["string", "array"] });
+  const content = turn.raw("content", textOrPartsKind);
   if (typeof content === "string") return { role: "assistant", content };
   const texts: string[] = [];
   const thoughts: string[] = [];
@@ -182,7 +182,7 @@ function contentIn(fields: Fields, name: string, place: string, reading: Reading
 
 /** Texts of a string or of text blocks; empty if the field is missing in a past message. Throws 400. */
 function textsOf(fields: Fields, name: string, place: string, reading: Reading): string[] {
-  const content = fields.raw(name, { type: ["string", "array"] });
+  const content = fields.raw(name, textOrPartsKind);
   if (typeof content === "string") return [content];
   if (content === undefined && !reading.isAsked) return [];
   return blocksOf(fields, name).map((block) => {
@@ -194,8 +194,8 @@ function textsOf(fields: Fields, name: string, place: string, reading: Reading):
 
 function blocksOf(fields: Fields, name: string): Fields[] {
   const path = fields.pathOf(name);
-  const content = fields.raw(name, { type: ["string", "array"] });
+  const content = fields.raw(name, textOrPartsKind);
   if (!Array.isArray(content)) throw refusal(path, "a string or an array of blocks", content);
-  const blocks = fields.list(name, requestLimits.contentPartsMax)!;
+  const blocks = fields.list(name, requestLimits.contentPartsMax, objectKind)!;
   return blocks.map((block, index) => fieldsOf(block, `${path}[${index}]`));
 }

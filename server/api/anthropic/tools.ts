@@ -2,7 +2,7 @@
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal } from "../fields.ts";
 import {
   type CheckedTool,
   callsOf,
@@ -26,7 +26,7 @@ export interface ToolUse {
 
 export function toolUseOf(fields: Fields, ignored: Ignored): ToolUse {
   const { choice, isOne } = toolChoiceOf(fields, ignored);
-  const given = fields.list("tools", requestLimits.toolsMax) ?? [];
+  const given = fields.list("tools", requestLimits.toolsMax, objectKind) ?? [];
   const entries = given.map((tool, index) => fieldsOf(tool, `tools[${index}]`));
   const tools = entries
     .filter((tool) => isReadable(tool, choice, ignored))

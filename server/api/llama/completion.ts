@@ -12,7 +12,7 @@ import { expectFits, type PromptServices } from "../../request/prompt.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 import { type Codec, type CodecAnswer, whyMember } from "../codec.ts";
 import { reportIgnored } from "../exchange.ts";
-import { Fields, fieldsOf, refusal, reportable } from "../fields.ts";
+import { Fields, fieldsOf, objectKind, refusal, reportable } from "../fields.ts";
 import {
   completionTokens,
   endingFill,
@@ -31,7 +31,7 @@ import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
 import { type Exchange, respond } from "../respond.ts";
 import type { Targets } from "../targets.ts";
 import { progressOf, timingsOf } from "../timings.ts";
-import { plainPrompts, shortTextTokens } from "./prompts.ts";
+import { llamaPromptKind, plainPrompts, shortTextTokens } from "./prompts.ts";
 
 /** A request to /completion, llama-server's own route. */
 export interface LlamaRequest {
@@ -74,10 +74,12 @@ export function parseLlamaInfill(body: Body, { model: served }: Served, targets:
   const fields = new Fields({ ...body, ...drawingOf(body, served) });
   const prefix = fields.string("input_prefix") ?? "";
   const suffix = fields.string("input_suffix") ?? "";
-  const extras = (fields.list("input_extra", requestLimits.contentPartsMax) ?? []).map((value, index) => {
-    const extra = fieldsOf(value, `input_extra[${index}]`);
-    return { name: extra.string("filename") ?? "tmp", text: extra.string("text") ?? "" };
-  });
+  const extras = (fields.list("input_extra", requestLimits.contentPartsMax, objectKind) ?? []).map(
+    (value, index) => {
+      const extra = fieldsOf(value, `input_extra[${index}]`);
+      return { name: extra.string("filename") ?? "tmp", text: extra.string("text") ?? "" };
+    },
+  );
   const prompt = prefix + (fields.string("prompt") ?? "");
   const request = parse(fields, served, targets, prompt);
   const fill = { form, suffix, param: "input_suffix", extras };
@@ -92,23 +94,12 @@ function parse(fields: Fields, served: ServedModel, targets: Targets, whole: str
   }
   refuseMoreAnswers(fields);
   const prompts = promptsOf(
-    whole ??
-      plainPrompts(
-        fields.raw("prompt", { type: ["string", "array", "object"] }),
-        "prompt",
-        served,
-        requestLimits.promptsMax,
-      ),
+    whole ?? plainPrompts(fields.raw("prompt", llamaPromptKind), "prompt", served, requestLimits.promptsMax),
     served,
   );
   const stream = fields.boolean("stream") ?? false;
   if (stream && prompts.length > 1) throw notSupported("prompt", "a list of prompts together with stream");
-  const responseFields = (fields.list("response_fields", requestLimits.ignoredNamesMax) ?? []).map(
-    (name, index) => {
-      if (typeof name !== "string") throw refusal(`response_fields[${index}]`, "a string", name);
-      return name;
-    },
-  );
+  const responseFields = fields.texts("response_fields", requestLimits.ignoredNamesMax) ?? [];
   if (stream && responseFields.length > 0) throw notSupported("response_fields", "this together with stream");
   const probabilities = fields.integer("n_probs", { min: 0, max: requestLimits.topLogprobsMax }) ?? 0;
   return {

@@ -6,7 +6,7 @@ import { serviceWith } from "../openai/service.ts";
 import { settleTheRest } from "../openai/support.ts";
 import type { Exchange } from "../respond.ts";
 import type { Targets } from "../targets.ts";
-import { plainPrompts } from "./prompts.ts";
+import { llamaPromptKind, plainPrompts } from "./prompts.ts";
 
 interface LlamaEmbeddingRequest extends EmbedRequest {
   /** Names of accepted fields without effect. */
@@ -25,12 +25,7 @@ export function parseLlamaEmbedding(
   if (norm !== 2) throw refusal("embd_normalize", "2: vectors have a Euclidean length of 1", norm);
   return {
     inputs: promptsOf(
-      plainPrompts(
-        fields.raw(param, { type: ["string", "array", "object"] }),
-        param,
-        model,
-        requestLimits.embeddingInputsMax,
-      ),
+      plainPrompts(fields.raw(param, llamaPromptKind), param, model, requestLimits.embeddingInputsMax),
       model,
       param,
       requestLimits.embeddingInputsMax,

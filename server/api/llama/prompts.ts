@@ -6,9 +6,15 @@ import type { TokenId } from "../../../base/token.ts";
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { fieldsOf } from "../fields.ts";
+import { type FieldKind, fieldsOf } from "../fields.ts";
 import { tokensOf } from "../openai/inputs.ts";
 import { notSupported } from "../openai/support.ts";
+
+/** Kind of a field that holds such prompts. */
+export const llamaPromptKind: FieldKind = {
+  type: ["string", "array", "object"],
+  items: { type: ["string", "integer", "array", "object"], items: { type: ["string", "integer"] } },
+};
 
 /**
  * Converts prompts to OpenAI's forms. Leaves invalid values, or more than `countMax`, for OpenAI's parser to

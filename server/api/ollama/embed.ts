@@ -2,7 +2,7 @@
 
 import { requestLimits } from "../../request/limits.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
-import { Fields, refusal, reportable } from "../fields.ts";
+import { Fields, refusal, reportable, textKind } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
 import { serviceWith } from "../openai/service.ts";
 import type { Exchange } from "../respond.ts";
@@ -25,7 +25,7 @@ type Served = Pick<EmbedServices, "model">;
  */
 export function parseOllamaEmbed(body: Body, served: Served, targets: Targets): OllamaEmbedRequest {
   const fields = new Fields(body);
-  const given = fields.raw("input", { type: ["string", "array"] });
+  const given = fields.raw("input", { type: ["string", "array"], items: textKind });
   const isText =
     typeof given === "string" || (Array.isArray(given) && given.every((one) => typeof one === "string"));
   if (!isText) throw refusal("input", "a string or an array of strings", given);

@@ -4,7 +4,7 @@ import type { PastCall } from "../../../text/conversation/messages.ts";
 import { badRequest } from "../../http/errors.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal } from "../fields.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom, insteadOf } from "../past.ts";
 
@@ -13,7 +13,7 @@ import { askedFrom, insteadOf } from "../past.ts";
  * sent.
  */
 export function messagesOf(fields: Fields, ignored: Set<string>): ChatMessage[] {
-  const list = fields.list("messages", requestLimits.messagesMax) ?? [];
+  const list = fields.list("messages", requestLimits.messagesMax, objectKind) ?? [];
   const given = list.map((value, index) => fieldsOf(value, `messages[${index}]`));
   const from = askedFrom(given.map((message) => message.taken("role")));
   return given.map((message, index): ChatMessage => {
@@ -53,14 +53,14 @@ export function messagesOf(fields: Fields, ignored: Set<string>): ChatMessage[] 
 function contentOf(message: Fields, isAsked: boolean, ignored: Set<string>): string {
   const content = message.string("content") ?? "";
   if (isAsked) refuseImages(message);
-  const images = message.list("images", requestLimits.contentPartsMax) ?? [];
+  const images = message.list("images", requestLimits.contentPartsMax, {}) ?? [];
   if (images.length > 0) ignored.add("messages.images");
   return [content, ...images.map(() => insteadOf("image"))].filter((text) => text !== "").join("\n");
 }
 
 /** Throws 400 for images, which text models cannot read. */
 export function refuseImages(fields: Fields): void {
-  const images = fields.list("images", requestLimits.contentPartsMax) ?? [];
+  const images = fields.list("images", requestLimits.contentPartsMax, {}) ?? [];
   if (images.length === 0) return;
   const path = fields.pathOf("images");
   throw badRequest(`${path}: this model reads text only, but ${images.length} images were given`, path);
@@ -68,10 +68,10 @@ export function refuseImages(fields: Fields): void {
 
 /** Past calls. Calls without ids are paired with their results by name and order. */
 function callsOf(message: Fields): PastCall[] {
-  const given = message.list("tool_calls", requestLimits.contentPartsMax) ?? [];
+  const given = message.list("tool_calls", requestLimits.contentPartsMax, objectKind) ?? [];
   return given.map((value, index) => {
     const call = fieldsOf(value, `${message.pathOf("tool_calls")}[${index}]`);
-    const made = fieldsOf(call.raw("function", { type: "object" }), call.pathOf("function"));
+    const made = fieldsOf(call.raw("function", objectKind), call.pathOf("function"));
     return pastCall(call.string("id"), made.requiredString("name"), readArguments(made.raw("arguments")));
   });
 }

@@ -6,7 +6,7 @@ import { embeddingPrompt } from "../embedding-prompt.ts";
 import { Fields, refusal } from "../fields.ts";
 import type { WholeExchange } from "../respond.ts";
 import { noTargets, type Targets } from "../targets.ts";
-import { promptsOf } from "./inputs.ts";
+import { promptKind, promptsOf } from "./inputs.ts";
 import { cacheSaltOf } from "./sampling.ts";
 import { modelOf } from "./schema.ts";
 import { serviceOf } from "./service.ts";
@@ -34,7 +34,7 @@ export function parseEmbeddingsRequest(
   }
   const prompt = embeddingPrompt(fields, services);
   const inputs = promptsOf(
-    fields.raw("input", { type: ["string", "array"] }),
+    fields.raw("input", promptKind),
     services.model,
     "input",
     requestLimits.embeddingInputsMax,

@@ -6,7 +6,15 @@ import { type ChatMessage, type Prompt, roles } from "../../request/chat-message
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt } from "../../request/prompt.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
+import {
+  type FieldKind,
+  type Fields,
+  fieldsOf,
+  integerIn,
+  objectKind,
+  refusal,
+  textOrPartsKind,
+} from "../fields.ts";
 import { askedFrom, note, type Reading, readInstead } from "../past.ts";
 import { pastCallsOf } from "./past-calls.ts";
 import { isOneOf } from "./support.ts";
@@ -16,7 +24,7 @@ import { isOneOf } from "./support.ts";
  * sent.
  */
 export function messagesOf(fields: Fields, ignored: Set<string> = new Set()): ChatMessage[] {
-  const messages = fields.list("messages", requestLimits.messagesMax);
+  const messages = fields.list("messages", requestLimits.messagesMax, objectKind);
   if (messages === undefined || messages.length === 0) {
     throw refusal("messages", "an array of at least one message", fields.peek("messages"));
   }
@@ -34,7 +42,10 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   }
   const isAsked = reading.isAsked && role === "user";
   const toolCalls = role === "assistant" ? pastCallsOf(fields) : [];
-  if (role !== "assistant" && !isOneOf(fields.raw("tool_calls", { type: "array" }), [undefined, []]))
+  if (
+    role !== "assistant" &&
+    !isOneOf(fields.raw("tool_calls", { type: "array", items: objectKind }), [undefined, []])
+  )
     note(reading.ignored, "messages.tool_calls");
   const name = fields.string("name");
   const reasoning = fields.string("reasoning_content") ?? fields.string("reasoning");
@@ -51,7 +62,7 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
 
 /** Text, or parts as they came. */
 function contentIn(fields: Fields, reading: Reading): ChatMessage["content"] {
-  const content = fields.raw("content", { type: ["string", "array"] });
+  const content = fields.raw("content", textOrPartsKind);
   const spoken = fields.raw("audio") === undefined ? [] : [readInstead(fields, "audio", "messages", reading)];
   if (typeof content === "string") return [content, ...spoken].join("\n");
   if (content === undefined && !reading.isAsked)
@@ -59,7 +70,7 @@ function contentIn(fields: Fields, reading: Reading): ChatMessage["content"] {
   const path = fields.pathOf("content");
   if (!Array.isArray(content)) throw refusal(path, "a string or an array of parts", content);
   const parts = fields
-    .list("content", requestLimits.contentPartsMax)!
+    .list("content", requestLimits.contentPartsMax, objectKind)!
     .map((part, index) => partText(fieldsOf(part, `${path}[${index}]`), reading));
   return contentOf([...parts, ...spoken]);
 }
@@ -93,10 +104,16 @@ export function promptEndOf(
 
 /** Arguments for the chat template, which alone knows the names that it accepts. */
 export function templateArgumentsOf(fields: Fields): Readonly<Record<string, unknown>> {
-  const entries = fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax);
+  const entries = fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax, {});
   // The client's own object: its numbers and keys are read from its text (text/json-text.ts).
   return entries === undefined ? {} : (fields.taken("chat_template_kwargs") as Record<string, unknown>);
 }
+
+/** Kind of a field that holds prompts. */
+export const promptKind: FieldKind = {
+  type: ["string", "array"],
+  items: { type: ["string", "integer", "array"], items: { type: "integer" } },
+};
 
 /** A prompt or a list of prompts, each a text or token ids. */
 export function promptsOf(

@@ -3,11 +3,11 @@
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import { ApiError } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, jsonIn } from "../fields.ts";
+import { type Fields, fieldsOf, jsonIn, objectKind } from "../fields.ts";
 
 /** `tool_calls` of an assistant's message, and `function_call`, its predecessor. */
 export function pastCallsOf(message: Fields): PastCall[] {
-  const calls = message.list("tool_calls", requestLimits.contentPartsMax) ?? [];
+  const calls = message.list("tool_calls", requestLimits.contentPartsMax, objectKind) ?? [];
   const first = message.object("function_call");
   const made = calls.map((value, index) =>
     pastCallOf(fieldsOf(value, `${message.pathOf("tool_calls")}[${index}]`)),

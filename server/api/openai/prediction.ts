@@ -2,7 +2,7 @@
 import type { TokenId } from "../../../base/token.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { type PromptServices, refuseBusy } from "../../request/prompt.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 
 /** UTF-16 units of a text per token of the context beyond which no token of it can come. */
 const UNITS_PER_TOKEN = 64;
@@ -13,11 +13,11 @@ export function predictionOf(fields: Fields): string | null {
   if (given === undefined) return null;
   const type = given.raw("type", { enum: ["content"] });
   if (type !== "content") throw refusal(given.pathOf("type"), 'the string "content"', type);
-  const content = given.raw("content", { type: ["string", "array"] });
+  const content = given.raw("content", textOrPartsKind);
   if (typeof content === "string") return content;
   if (!Array.isArray(content))
     throw refusal(given.pathOf("content"), "a string or an array of texts", content);
-  const texts = given.list("content", requestLimits.contentPartsMax)!.map((part, index) => {
+  const texts = given.list("content", requestLimits.contentPartsMax, objectKind)!.map((part, index) => {
     const fields = fieldsOf(part, `${given.pathOf("content")}[${index}]`);
     const kind = fields.raw("type", { enum: ["text"] });
     if (kind !== "text") throw refusal(fields.pathOf("type"), 'the string "text"', kind);

@@ -4,7 +4,7 @@ import type { Sampling } from "../../../scheduler/core.ts";
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "../fields.ts";
+import { type Fields, integerIn, type NumberRange, numberIn, refusal, textKind } from "../fields.ts";
 import { refuseOtherSamplers } from "./samplers.ts";
 
 const uint32 = 2 ** 32;
@@ -85,7 +85,7 @@ function seedOf(fields: Fields): readonly [number, number] {
 }
 
 function logitBiasOf(fields: Fields, served: ServedModel): [TokenId, number][] {
-  const entries = fields.entries("logit_bias", requestLimits.logitBiasMax) ?? [];
+  const entries = fields.entries("logit_bias", requestLimits.logitBiasMax, { type: "number" }) ?? [];
   return entries.map(([key, bias]) => {
     const path = `${fields.pathOf("logit_bias")}.${key.slice(0, 32)}`;
     const token = /^(0|[1-9]\d{0,9})$/.test(key) ? Number(key) : key;
@@ -117,7 +117,7 @@ function badWordsOf(fields: Fields, served: ServedModel): (readonly TokenId[])[]
 }
 
 export function stopStringsOf(fields: Fields, name: "stop" | "stop_sequences" = "stop"): readonly string[] {
-  const given = fields.raw(name, { type: ["string", "array"] });
+  const given = fields.raw(name, { type: ["string", "array"], items: textKind });
   if (given === undefined || given === "") return [];
   if (typeof given !== "string" && !Array.isArray(given))
     throw refusal(fields.pathOf(name), "a string or an array of strings", given);
@@ -134,7 +134,7 @@ function textsOf(
   bytesMax: number,
   isNone: (item: unknown) => boolean = () => false,
 ): string[] {
-  const given = fields.list(name, countMax) ?? [];
+  const given = fields.list(name, countMax, textKind) ?? [];
   return given.flatMap((item, index) =>
     isNone(item) ? [] : [textOf(item, bytesMax, `${fields.pathOf(name)}[${index}]`)],
   );

@@ -14,7 +14,7 @@ import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
 import { generationOf, type Particulars } from "./generation.ts";
-import { messagesOf, promptEndOf, promptsOf } from "./inputs.ts";
+import { messagesOf, promptEndOf, promptKind, promptsOf } from "./inputs.ts";
 import { predictionOf } from "./prediction.ts";
 import { chatLogprobs } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
@@ -117,7 +117,7 @@ export function parseCompletionRequest(
   targets: Targets = noTargets,
 ): CompletionRequest {
   const fields = new Fields(body);
-  const prompts = promptsOf(fields.raw("prompt", { type: ["string", "array"] }), served);
+  const prompts = promptsOf(fields.raw("prompt", promptKind), served);
   if (toolsOf(fields).length > 0) throw notSupported("tools", "calling functions outside of a chat");
   const fill = fillOf(fields.string("suffix"), "suffix", served);
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;

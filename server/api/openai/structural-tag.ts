@@ -1,6 +1,6 @@
 /** Structural tags as in vLLM: its older form of structures and triggers, and xgrammar's formats. */
 import type { ConstraintSource, Tag, TagFormat } from "../../../grammar/source.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal, textKind } from "../fields.ts";
 
 const ELEMENTS_MAX = 256;
 const DEPTH_MAX = 32;
@@ -93,7 +93,7 @@ function countedTags(
 function tagOf(fields: Fields, depth: number): Tag {
   const content = fields.object("content");
   if (content === undefined) throw refusal(fields.pathOf("content"), "an object", undefined);
-  const ends = Array.isArray(fields.raw("end", { type: ["string", "array"] }))
+  const ends = Array.isArray(fields.raw("end", { type: ["string", "array"], items: textKind }))
     ? marksOf(fields, "end")
     : [textOf(fields, "end")];
   return { kind: "tag", begin: textOf(fields, "begin"), content: formatOf(content, depth + 1), ends };
@@ -105,14 +105,14 @@ function schemaOf(schema: unknown): ConstraintSource {
 
 /** Non-empty list of objects. Throws 400. */
 function itemsOf(fields: Fields, name: string): Fields[] {
-  const given = fields.list(name, ELEMENTS_MAX) ?? [];
+  const given = fields.list(name, ELEMENTS_MAX, objectKind) ?? [];
   if (given.length === 0) throw refusal(fields.pathOf(name), "a list that is not empty", given);
   return given.map((one, index) => fieldsOf(one, `${fields.pathOf(name)}[${index}]`));
 }
 
 /** Non-empty list of non-empty texts. Throws 400. */
 function marksOf(fields: Fields, name: string): readonly string[] {
-  const given = fields.list(name, ELEMENTS_MAX) ?? [];
+  const given = fields.list(name, ELEMENTS_MAX, textKind) ?? [];
   const isMark = (one: unknown): one is string =>
     typeof one === "string" && one !== "" && one.length <= MARK_MAX;
   if (given.length === 0 || !given.every(isMark)) {

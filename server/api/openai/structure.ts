@@ -7,7 +7,7 @@ import type { JsonLayout } from "../../../grammar/schema/compile-schema.ts";
 import type { ConstraintSource } from "../../../grammar/source.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
-import { type FieldKind, type Fields, fieldsOf, jsonIn, refusal } from "../fields.ts";
+import { type FieldKind, type Fields, fieldsOf, jsonIn, refusal, textKind } from "../fields.ts";
 import { structuralTag } from "./structural-tag.ts";
 
 type Reader = (fields: Fields, name: string, layout: JsonLayout) => ConstraintSource | null;
@@ -57,7 +57,7 @@ const kindOf: ReadonlyMap<Reader, FieldKind> = new Map<Reader, FieldKind>([
   [tags, { type: ["object", "string"] }],
   [pattern, { type: "string" }],
   [grammar, { type: "string" }],
-  [choice, { type: ["array", "string"] }],
+  [choice, { type: ["array", "string"], items: textKind }],
 ]);
 
 /** True for a missing field and for an unset option, sent as an empty text. */
@@ -205,10 +205,5 @@ function grammar(fields: Fields, name: string): ConstraintSource {
 }
 
 function choice(fields: Fields, name: string): ConstraintSource {
-  const given = fields.list(name, 10_000)!;
-  const texts = given.map((text, index) => {
-    if (typeof text !== "string") throw refusal(`${fields.pathOf(name)}[${index}]`, "a string", text);
-    return text;
-  });
-  return { kind: "choice", texts };
+  return { kind: "choice", texts: fields.texts(name, 10_000)! };
 }

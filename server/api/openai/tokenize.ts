@@ -114,7 +114,7 @@ function pieceOf(token: TokenId, tokenizer: Tokenizer): string | number[] {
 export function parseDetokenize(body: Body, { model }: Pick<PromptServices, "model">): readonly TokenId[] {
   const fields = new Fields(body);
   modelOf(fields, model);
-  const list = fields.list("tokens", model.contextMax);
+  const list = fields.list("tokens", model.contextMax, { type: "integer" });
   if (list === undefined) throw refusal("tokens", "an array of token ids", undefined);
   return tokensOf(list, "tokens", model.vocabSize);
 }

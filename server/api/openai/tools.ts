@@ -3,7 +3,7 @@
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal, reportable } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal, reportable } from "../fields.ts";
 
 /** Tools on offer and limits on their calls. */
 export interface ToolUse {
@@ -58,7 +58,7 @@ function toolChoiceOf(fields: Fields): ToolChoice {
   if (allowed === undefined) throw refusal("tool_choice.allowed_tools", "an object", undefined);
   const mode = allowed.raw("mode", { enum: ["auto", "required"] });
   if (mode !== "auto" && mode !== "required") throw refusal(allowed.pathOf("mode"), "auto or required", mode);
-  const names = (allowed.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
+  const names = (allowed.list("tools", requestLimits.toolsMax, objectKind) ?? []).map((tool, index) =>
     functionOf(fieldsOf(tool, `${allowed.pathOf("tools")}[${index}]`)).requiredString("name"),
   );
   return { kind: "allowed", names, mustCall: mode === "required" };
@@ -101,7 +101,7 @@ export function toolsOf(
   ignored: string[] = [],
   names: NameRule = openaiNames,
 ): readonly object[] {
-  const tools = fields.list("tools", requestLimits.toolsMax) ?? [];
+  const tools = fields.list("tools", requestLimits.toolsMax, objectKind) ?? [];
   const isKept = tools.map((value, index) => {
     const tool = fieldsOf(value, `tools[${index}]`);
     const type = tool.raw("type", { type: "string" });
@@ -109,7 +109,7 @@ export function toolsOf(
       ignored.push(...reportable([`tools.${type}`]));
       return false;
     }
-    const definition = fieldsOf(tool.raw("function", { type: "object" }), tool.pathOf("function"));
+    const definition = fieldsOf(tool.raw("function", objectKind), tool.pathOf("function"));
     checkToolDefinition(definition, "parameters", names);
     return true;
   });
@@ -148,7 +148,7 @@ export function checkToolDefinition(
 function functionOf(fields: Fields): Fields {
   const type = fields.raw("type", { enum: ["function", "allowed_tools"] });
   if (type !== "function") throw refusal(fields.pathOf("type"), '"function"', type);
-  return fieldsOf(fields.raw("function", { type: "object" }), fields.pathOf("function"));
+  return fieldsOf(fields.raw("function", objectKind), fields.pathOf("function"));
 }
 
 /** A vendor's rule for names of functions. */

@@ -1,8 +1,10 @@
 /** Schemas of answers. Tests hold real answers to them, without a field more. */
 
+import { missReasons } from "../../answer/cache-outcome.ts";
 import {
   anything,
   count,
+  counted,
   either,
   flag,
   listOf,
@@ -19,12 +21,29 @@ export const tokens = count;
 const textOrNull: Schema = { type: ["string", "null"] };
 const numberOrNull: Schema = { type: ["number", "null"] };
 const tokenIds = listOf(count);
+const nothing: Schema = { type: "array", maxItems: 0 };
+/** An object that comes back as the client sent it. */
+const echoed: Schema = { type: "object" };
 
-/** A refusal. Anthropic's routes add `type` and `request_id`; Ollama's hold the message alone. */
+/**
+ * A refusal. Anthropic's routes add `type` and `request_id`; Ollama's hold the message alone, and Parrot's an
+ * empty `traceback` beside it. A variable's failure names where it began, and how it came here.
+ */
 export const failure = shape({
-  error: either(text, shape({ message: text, type: text, "param?": textOrNull, "code?": textOrNull })),
+  error: either(
+    text,
+    shape({
+      message: text,
+      type: text,
+      "param?": textOrNull,
+      "code?": textOrNull,
+      "origin?": text,
+      "path?": listOf(text),
+    }),
+  ),
   "type?": oneOf("error"),
   "request_id?": text,
+  "traceback?": oneOf(""),
 });
 
 /** State of the server; while it loads its model, also how far that is. */
@@ -38,7 +57,7 @@ export const model = shape({
   root: text,
   parent: { type: "null" },
   max_model_len: count,
-  permission: listOf(anything),
+  permission: nothing,
 });
 export const modelList = shape({ object: oneOf("list"), data: listOf(model) });
 
@@ -119,9 +138,20 @@ export const cacheRecord = shape({
       prompt_tokens: count,
       found: mapOf(count),
       ended: text,
-      session: anything,
-      misses: listOf(anything),
-      earlier: anything,
+      session: nullable(shape({ id: count, parent: nullable(count), by: text })),
+      misses: listOf(
+        shape({
+          reason: oneOf(...missReasons),
+          from: count,
+          tokens: count,
+          cost_ms: number,
+          "message?": nullable(count),
+          "role?": text,
+          "now?": text,
+          "was?": text,
+        }),
+      ),
+      earlier: nullable(shape({ shared_tokens: count, ended_ms_ago: numberOrNull, own_tokens_since: count })),
     }),
   ),
 });
@@ -131,6 +161,11 @@ const entries = listOf(
   shape({ ...entry, "id?": count, "top_logprobs?": listOf(shape({ ...entry, "id?": count })) }),
 );
 const called = shape({ name: text, arguments: text });
+
+/** Likeliest tokens of each position, by id. */
+const promptLogprobs = nullable(
+  listOf(nullable(mapOf(shape({ logprob: number, rank: nullable(count), decoded_token: text })))),
+);
 
 /** Members of every body with choices. */
 function choices(object: string, choice: Schema): Schema {
@@ -144,7 +179,7 @@ function choices(object: string, choice: Schema): Schema {
     system_fingerprint: text,
     "service_tier?": text,
     "timings?": timings,
-    "prompt_logprobs?": anything,
+    "prompt_logprobs?": promptLogprobs,
     "prompt_token_ids?": tokenIds,
     "bunting?": why,
   });
@@ -186,7 +221,7 @@ export const completion = choices(
         text_offset: listOf(count),
       }),
     ),
-    "prompt_logprobs?": anything,
+    "prompt_logprobs?": promptLogprobs,
     "prompt_token_ids?": tokenIds,
   }),
 );
@@ -215,7 +250,7 @@ export const score = shape({
 const part = shape({
   type: text,
   text,
-  "annotations?": listOf(anything),
+  "annotations?": nothing,
   "logprobs?": entries,
 });
 export const responseItem = shape({
@@ -224,7 +259,7 @@ export const responseItem = shape({
   status: oneOf("in_progress", "completed", "incomplete"),
   "role?": text,
   "content?": listOf(part),
-  "summary?": listOf(anything),
+  "summary?": listOf(echoed),
   "encrypted_content?": text,
   "call_id?": text,
   "name?": text,
@@ -256,12 +291,12 @@ export const response = shape({
   max_output_tokens: numberOrNull,
   max_tool_calls: numberOrNull,
   metadata: mapOf(text),
-  tools: listOf(anything),
-  tool_choice: anything,
+  tools: listOf(echoed),
+  tool_choice: either(text, echoed),
   parallel_tool_calls: flag,
   previous_response_id: textOrNull,
   reasoning: shape({ effort: textOrNull, summary: textOrNull }),
-  text: shape({ format: anything, "verbosity?": text }),
+  text: shape({ format: echoed, "verbosity?": text }),
   temperature: number,
   top_p: number,
   presence_penalty: number,
@@ -468,14 +503,58 @@ const llamaParts = { ...mapOf(anything), not: { required: ["index", "stop", "pro
 const llamaOne = either(llamaAnswer, llamaParts);
 export const llamaCompletion = either(llamaOne, listOf(llamaOne));
 
+const device = shape({
+  name: text,
+  pages: count,
+  pageTokens: count,
+  stepTokensMax: count,
+  stepChunksMax: count,
+  "stepDrawsMax?": count,
+  contextMax: count,
+  vocabSize: count,
+  "hidden?": shape({ size: count, rowsMax: count }),
+  "draftsMax?": count,
+  "draftModel?": shape({ share: number }),
+  "states?": shape({ slots: count, bytes: count }),
+  "abortPoints?": count,
+});
+const load = shape({
+  ...counted("waiting", "deferred", "running", "paused", "tokensPending"),
+  ...counted("pagesTotal", "pagesFree", "pagesCached", "statesTotal", "statesFree", "checkpoints"),
+  ...counted("stepsTotal", "promptTokensTotal", "generatedTokensTotal"),
+  ...counted("prefixQueriedTotal", "prefixHitTotal", "preemptionsTotal", "evictedPagesTotal"),
+  ...counted("tierStoredPagesTotal", "tierFoundPagesTotal", "tierLoadedPagesTotal"),
+  ...counted("tierShortLoadsTotal", "tierHostPagesTotal", "stepsOverTarget", "skippedDecodesTotal"),
+  ...counted("draftsTotal", "draftTokensTotal", "acceptedTokensTotal", "stepTokens"),
+  acceptedByPlace: listOf(count),
+  deviceMs: number,
+  stepMs: number,
+});
+const placement = shape({
+  engine: count,
+  reason: text,
+  costs: listOf(
+    shape({
+      engine: count,
+      cachedTokens: count,
+      loadMs: number,
+      evictMs: number,
+      promptMs: number,
+      delayMs: number,
+      decodeMs: number,
+      harmMs: number,
+    }),
+  ),
+});
+
 export const state = shape({
   version: text,
   model: text,
   contextMax: count,
   status: text,
   timeMs: number,
-  "engines?": listOf(shape({ device: anything, load: anything })),
-  "placements?": listOf(shape({ timeMs: number, sequence: count, placement: anything })),
+  "engines?": listOf(shape({ device, load })),
+  "placements?": listOf(shape({ timeMs: number, sequence: count, placement })),
   "computed?": shape({ requests: count, jobs: count }),
   "jobs?": nullable(shape({ active: count, linesRunning: count })),
 });
@@ -554,7 +633,7 @@ const explained = shape({
       started_ms: numberOrNull,
       first_token_ms: numberOrNull,
       ended_ms: numberOrNull,
-      tokens: anything,
+      tokens: shape(counted("prompt", "found", "warmed", "output")),
     }),
   ),
   critical_path: listOf(shape({ kind: text, name: text, from_ms: number, to_ms: number })),

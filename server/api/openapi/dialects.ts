@@ -9,7 +9,7 @@ import { parsePull } from "../ollama/pull.ts";
 import { nameOf, parseOllamaChat, parseOllamaGenerate } from "../ollama/schema.ts";
 import { noTargets } from "../targets.ts";
 import * as answers from "./answers.ts";
-import { chatTools, generating, generatingInOptions, thinking, turns, turnTools } from "./examples.ts";
+import { askedTurns, chatTools, generating, generatingInOptions, thinking } from "./examples.ts";
 import { json, jsonOrEvents, type Operation, type Operations } from "./operation.ts";
 import type { RecordedBody } from "./recorded.ts";
 import { listOf, number, type Schema, shape, text } from "./shapes.ts";
@@ -24,7 +24,7 @@ const counted = {
   read: (body) => parseCountRequest(body, standIn),
   examples: [
     { model: "demo", messages },
-    { model: "demo", messages: turns, tools: turnTools, system: [{ type: "text", text: "Be brief." }] },
+    ...askedTurns.map((more) => ({ model: "demo", messages, ...more })),
     ...thinking({ model: "demo", messages }),
   ],
 } satisfies RecordedBody;
@@ -36,14 +36,8 @@ export const anthropicOperations: Operations = {
       read: (body) => parseMessagesRequest(body, standIn),
       examples: [
         message,
-        { ...message, messages: turns, tools: turnTools, system: [{ type: "text", text: "Be brief." }] },
-        {
-          ...message,
-          tools: turnTools,
-          tool_choice: { type: "tool", name: "weather", disable_parallel_tool_use: true },
-        },
-        { ...message, output_config: { effort: "low", format: { type: "json_schema", schema: {} } } },
-        { ...message, metadata: { user_id: "person-1" }, cache_control: { type: "ephemeral" } },
+        ...askedTurns.map((more) => ({ ...message, ...more })),
+        { ...message, metadata: { user_id: "person-1" } },
         ...generating(message),
         ...thinking(message),
       ],
@@ -144,6 +138,7 @@ export const ollamaOperations: Operations = {
 };
 
 const prompt = { prompt: "Once upon a time" };
+const inObject = { prompt_string: "Hi" };
 const gap = { input_prefix: "def add(a, b):\n", input_suffix: "\n" };
 
 export const llamaOperations: Operations = {
@@ -153,7 +148,10 @@ export const llamaOperations: Operations = {
     summary: "Makes vectors of texts",
     body: {
       read: (body) => parseLlamaEmbedding(body, standIn, noTargets),
-      examples: [{ content: "Hi" }, { input: [{ prompt_string: "Hi" }], embd_normalize: 2 }],
+      examples: [
+        { content: "Hi", embd_normalize: 2 },
+        ...["content", "input"].flatMap((name) => [{ [name]: inObject }, { [name]: [inObject] }]),
+      ],
     },
     answer: json(answers.llamaEmbeddings),
   },
@@ -163,7 +161,8 @@ export const llamaOperations: Operations = {
       read: (body) => parseLlamaCompletion(body, standIn, noTargets),
       examples: [
         prompt,
-        { prompt: { prompt_string: "Hi" }, n_probs: 2, response_fields: ["content"] },
+        { prompt: inObject, n_probs: 2, response_fields: ["content"] },
+        { prompt: [inObject] },
         { ...prompt, stream: true, return_progress: true },
         ...generating(prompt),
       ],

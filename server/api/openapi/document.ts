@@ -7,7 +7,8 @@ import { failure } from "./answers.ts";
 import { anthropicOperations, llamaOperations, ollamaOperations } from "./dialects.ts";
 import { openaiOperations } from "./openai.ts";
 import type { Answer, Operation, Operations } from "./operation.ts";
-import { parrotOperations, programOperations, serverOperations } from "./own.ts";
+import { programOperations, serverOperations } from "./own.ts";
+import { parrotOperations } from "./parrot.ts";
 import { type RecordedBody, schemaOfBody } from "./recorded.ts";
 import type { Schema } from "./shapes.ts";
 
@@ -140,7 +141,12 @@ function operationObject(operation: Operation, { place: path, tag, route, bodies
     operationId: id,
     parameters: [...inPath, ...inQuery, ...(isGenerating ? inHeaders : [])],
     ...(body === undefined ? {} : { requestBody: bodyObject(body, id, bodies) }),
-    responses: { [answer.status]: answerObject(answer), ...failures(answer) },
+    responses: {
+      ...Object.fromEntries(
+        [answer.status, answer.otherStatus ?? []].flat().map((status) => [status, answerObject(answer)]),
+      ),
+      ...failures(answer),
+    },
     ...(route.isPublic ? { security: [] } : {}),
   };
 }

@@ -190,12 +190,14 @@ export const responseChoices: readonly unknown[] = [
   { type: "allowed_tools", mode: "auto", tools: [{ type: "function", name: "weather" }] },
 ];
 
+const cached = { cache_control: { type: "ephemeral", ttl: "1h" } };
+
+/** System prompt of the Messages API. */
+const systemBlocks: readonly Body[] = [{ type: "text", text: "Be brief.", ...cached }];
+
 /** Turns of the Messages API. */
-export const turns: readonly Body[] = [
-  {
-    role: "user",
-    content: [{ type: "text", text: "Hi", cache_control: { type: "ephemeral", ttl: "1h" }, citations: [] }],
-  },
+const turns: readonly Body[] = [
+  { role: "user", content: [{ type: "text", text: "Hi", ...cached, citations: [] }], ...cached },
   {
     role: "assistant",
     content: [
@@ -217,7 +219,7 @@ export const turns: readonly Body[] = [
         type: "tool_result",
         tool_use_id: "toolu_1",
         is_error: false,
-        content: [{ type: "text", text: "18 °C" }],
+        content: [{ type: "text", text: "18 °C", ...cached }],
       },
       {
         type: "search_result",
@@ -240,8 +242,21 @@ export const turns: readonly Body[] = [
   },
 ];
 
-export const turnTools: readonly Body[] = [
-  { name: "weather", type: "custom", description: "Weather", input_schema: parameters, strict: true },
+const turnTools: readonly Body[] = [
+  {
+    ...{ name: "weather", type: "custom", description: "Weather", input_schema: parameters, strict: true },
+    ...cached,
+  },
+];
+
+/** Fields that requests for messages and for their count share. */
+export const askedTurns: readonly Body[] = [
+  { messages: turns, tools: turnTools, system: systemBlocks },
+  {
+    tools: turnTools,
+    tool_choice: { type: "tool", name: "weather", disable_parallel_tool_use: true, ...cached },
+  },
+  { output_config: { effort: "low", format: { type: "json_schema", schema: {} }, ...cached }, ...cached },
 ];
 
 /** Nodes of programs, by kind. */

@@ -13,6 +13,8 @@ export interface Operation {
 
 export interface Answer {
   readonly status: number;
+  /** Another status with an answer of the same form. */
+  readonly otherStatus?: number;
   /** JSON of the answer; absent: another media type. */
   readonly json?: Schema;
   /** Media type of a stream, or of an answer that is no JSON. */

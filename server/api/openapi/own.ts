@@ -9,7 +9,7 @@ import { readChanges } from "../what-if.ts";
 import * as answers from "./answers.ts";
 import { programCalls } from "./examples.ts";
 import { json, jsonOrEvents, media, type Operations } from "./operation.ts";
-import { anything, count, flag, listOf, number, oneOf, shape, text } from "./shapes.ts";
+import { count, flag, listOf, number, oneOf, shape, text } from "./shapes.ts";
 import { standIn } from "./stand-in.ts";
 
 const { model } = standIn;
@@ -23,7 +23,7 @@ const program = { model: "demo", variables, calls: programCalls, cache_salt: "te
 export const serverOperations: Operations = {
   "GET /": { summary: "The page", answer: media("text/html") },
   "GET /page/{file}": { summary: "A file of the page", answer: media("application/octet-stream") },
-  "GET /openapi.json": { summary: "This description", answer: json(anything) },
+  "GET /openapi.json": { summary: "This description", answer: json({ type: "object" }) },
   "GET /health": { summary: "Tells whether the server lives", answer: json(answers.status) },
   "GET /health/ready": { summary: "Tells whether the server answers requests", answer: json(answers.status) },
   "GET /ping": { summary: "Tells whether the server answers requests", answer: json(answers.status) },
@@ -122,7 +122,7 @@ export const programOperations: Operations = {
       path: "/v1/sessions/{id}/variables/{name}",
       summary: "Waits for a value",
       query: ended,
-      answer: jsonOrEvents(answers.variable),
+      answer: { ...jsonOrEvents(answers.variable), otherStatus: 202 },
     },
     {
       path: "/v1/sessions/{id}/graph",
@@ -139,26 +139,4 @@ export const programOperations: Operations = {
       answer: json(shape({ name: text, object: text, released: flag })),
     },
   ],
-};
-
-const body = { read: (given: Readonly<Record<string, unknown>>) => given, examples: [{}] as const };
-const parrot = (summary: string) => ({ summary, body, answer: json(anything) });
-
-/** Routes of `--parrot-api`, whose bodies its paper and its published client define. */
-export const parrotOperations: Operations = {
-  "POST /v1/session": parrot("Opens a session"),
-  "GET /v1/session/{id}": { summary: "Finds a session", answer: json(anything) },
-  "DELETE /v1/session/{id}": { summary: "Ends a session", answer: json(anything) },
-  "POST /v1/semantic_call": parrot("Submits a call"),
-  "POST /v1/semantic_var": parrot("Declares a variable"),
-  "POST /v1/semantic_var/{id}": parrot("Sets a variable"),
-  "GET /v1/semantic_var/{id}": {
-    summary: "Waits for a value",
-    query: { criteria: text },
-    answer: json(anything),
-  },
-  "POST /v1/submit": parrot("Submits a call as in the paper"),
-  "POST /v1/set": parrot("Sets a variable as in the paper"),
-  "POST /v1/get": parrot("Waits for a value as in the paper"),
-  "POST /v1/py_native_call": parrot("Refuses to run code"),
 };

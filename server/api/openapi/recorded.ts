@@ -14,34 +14,54 @@ export interface RecordedBody {
   readonly examples: readonly [Body, ...Body[]];
 }
 
+interface SchemaOptions {
+  readonly required?: readonly string[];
+  readonly takesNull?: boolean;
+}
+
 /** Place in a body, with the readings of it and of its parts. */
 class Place {
-  readonly kinds: FieldKind[] = [];
-  readonly fields = new Map<string, Place>();
-  /** Items of an array, or values of a map. */
-  inner: Place | null = null;
+  readonly #kinds: FieldKind[] = [];
+  readonly #fields = new Map<string, Place>();
+  /** Items of an array. */
+  #items: Place | null = null;
+  /** Values of a map. */
+  #values: Place | null = null;
+
+  /** Notes what a reader accepts here. */
+  accept(kind: FieldKind): void {
+    this.#kinds.push(kind);
+    if (kind.items !== undefined) this.at("[0]").accept(kind.items);
+    if (kind.values === undefined) return;
+    this.#values ??= new Place();
+    this.#values.accept(kind.values);
+  }
 
   field(name: string): Place {
-    if (!this.fields.has(name)) this.fields.set(name, new Place());
-    return this.fields.get(name)!;
+    if (!this.#fields.has(name)) this.#fields.set(name, new Place());
+    return this.#fields.get(name)!;
   }
 
   at(segment: string): Place {
-    const isInner = segment.startsWith("[") || this.kinds.some(({ isMap }) => isMap === true);
-    if (!isInner) return this.field(segment);
-    this.inner ??= new Place();
-    return this.inner;
+    if (!segment.startsWith("[")) return this.#values ?? this.field(segment);
+    this.#items ??= new Place();
+    return this.#items;
   }
 
-  schema(): Schema {
-    const { kinds } = this;
-    const own = kinds.some((kind) => Object.keys(kind).length === 0) ? {} : schemaOfKinds(kinds);
-    const properties = [...this.fields].map(([name, place]) => [name, place.schema()]);
-    const isMap = kinds.some((kind) => kind.isMap === true);
+  /** `required`: fields that must be there. `takesNull`: null is accepted, as a missing value. */
+  schema({ required = [], takesNull = true }: SchemaOptions = {}): Schema {
+    const kinds = this.#kinds;
+    const own = kinds.some((kind) => Object.keys(kind).length === 0) ? {} : schemaOfKinds(kinds, takesNull);
+    const properties = [...this.#fields].map(([name, place]) => [
+      name,
+      place.schema({ takesNull: !required.includes(name) }),
+    ]);
     return {
       ...own,
       ...(properties.length === 0 ? {} : { properties: Object.fromEntries(properties) }),
-      ...(this.inner === null ? {} : { [isMap ? "additionalProperties" : "items"]: this.inner.schema() }),
+      ...(required.length === 0 ? {} : { required }),
+      ...(this.#items === null ? {} : { items: this.#items.schema({ takesNull: false }) }),
+      ...(this.#values === null ? {} : { additionalProperties: this.#values.schema({ takesNull: false }) }),
     };
   }
 }
@@ -56,12 +76,11 @@ export function schemaOfBody({ read, examples }: RecordedBody): Schema {
           (place, segment) => place.at(segment),
           root,
         );
-        (name === "" ? parent : parent.field(name)).kinds.push(kind);
+        parent.field(name).accept(kind);
       },
       () => read(example),
     );
-  const required = requiredIn(read, examples);
-  return { type: "object", ...root.schema(), ...(required.length === 0 ? {} : { required }) };
+  return { type: "object", ...root.schema({ required: requiredIn(read, examples) }) };
 }
 
 /** Fields without which the reader refuses each example, and names them. */
@@ -80,12 +99,13 @@ function requiredIn(read: RecordedBody["read"], examples: readonly Body[]): stri
 }
 
 /** Schema of every value that one of the kinds accepts. */
-function schemaOfKinds(kinds: readonly FieldKind[]): Schema {
+function schemaOfKinds(kinds: readonly FieldKind[], takesNull: boolean): Schema {
   if (kinds.length === 0) return {};
+  const none = takesNull ? [null] : [];
   const values = unique(kinds.flatMap((kind) => kind.enum ?? []));
   const typed = kinds.filter(({ type }) => type !== undefined);
-  if (typed.length === 0) return { enum: unique([...values, null]) };
-  const types = new Set([...typed.flatMap(({ type }) => type!), ...values.map(typeOf), "null"]);
+  if (typed.length === 0) return { enum: unique([...values, ...none]) };
+  const types = new Set([...typed.flatMap(({ type }) => type!), ...[...values, ...none].map(typeOf)]);
   if (types.has("number")) types.delete("integer");
   const numbers = values.filter((value) => typeof value === "number");
   return {

@@ -21,6 +21,11 @@ export function shape(fields: Readonly<Record<string, Schema>>): Schema {
   };
 }
 
+/** Fields that are counts. */
+export function counted(...names: readonly string[]): Readonly<Record<string, Schema>> {
+  return Object.fromEntries(names.map((name) => [name, count]));
+}
+
 export function listOf(items: Schema): Schema {
   return { type: "array", items };
 }

@@ -8,7 +8,7 @@ import type {
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { Fields, fieldsOf, refusal } from "../fields.ts";
+import { Fields, fieldsOf, objectKind, refusal, textKind } from "../fields.ts";
 import { endOf } from "../openai/generation.ts";
 import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { constraintOf } from "../openai/structure.ts";
@@ -44,7 +44,7 @@ const samplingFields = [
 export function callOf(fields: Fields, name: string, reading: Reading): CallSpec {
   const places = new Places(fields, reading);
   const prompt = fields.string("prompt");
-  const messages = fields.list("messages", requestLimits.messagesMax);
+  const messages = fields.list("messages", requestLimits.messagesMax, objectKind);
   if ((prompt === undefined) === (messages === undefined)) {
     throw badRequest(
       `${fields.pathOf("prompt")}: a call has either a prompt or messages`,
@@ -95,7 +95,7 @@ class Places {
   constructor(fields: Fields, reading: Reading) {
     this.#path = fields.pathOf("prompt");
     const { placesMax } = programRequestLimits;
-    for (const [name, given] of fields.entries("inputs", placesMax) ?? []) {
+    for (const [name, given] of fields.entries("inputs", placesMax, { type: ["string", "object"] }) ?? []) {
       this.#inputs.set(name, inputOf(name, given, `${fields.pathOf("inputs")}.${name.slice(0, 64)}`));
     }
     const shared: Shared = {
@@ -103,7 +103,7 @@ class Places {
       path: fields.path,
     };
     const path = fields.pathOf("outputs");
-    const outputs = fields.raw("outputs", { type: ["array", "object"], isMap: true });
+    const outputs = fields.raw("outputs", { type: ["array", "object"], items: textKind, values: objectKind });
     const single = fields.string("output");
     if ((outputs === undefined) === (single === undefined)) {
       throw badRequest(`${path}: a call has either outputs or one output`, path);
@@ -112,8 +112,8 @@ class Places {
       single !== undefined
         ? [[single, {}]]
         : Array.isArray(outputs)
-          ? fields.list("outputs", placesMax)!.map((name) => [String(name), {}])
-          : fields.entries("outputs", placesMax)!;
+          ? fields.texts("outputs", placesMax)!.map((name) => [name, {}])
+          : fields.entries("outputs", placesMax, objectKind)!;
     for (const [name, given] of entries) {
       reading.countOutput();
       this.#outputs.set(name, outputOf(name, given, shared, `${path}.${name.slice(0, 64)}`, reading.served));

@@ -4,17 +4,27 @@
  * HTTP servers may drop. So a variable's id contains its session, and its value is awaited with latency.
  * Parrot's errors have status 500 with `error` and `traceback`.
  */
-import type { Criteria, ProgramPart, PromptPart, TransformStep } from "../../../scheduler/program/spec.ts";
+import type { Criteria, ProgramPart, PromptPart, VariableSpec } from "../../../scheduler/program/spec.ts";
 import type { CacheSaltFor } from "../../http/auth.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call, Route } from "../../http/route.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { Fields, fieldsOf, refusal } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
-import { drawnAs } from "./call.ts";
-import { criteriaOf, piecesOf, programRequestLimits, transformOf } from "./reading.ts";
+import {
+  type ParrotCall,
+  type ParrotPlace,
+  parrotCriteria,
+  readContent,
+  readDeclaration,
+  readGet,
+  readSemanticCall,
+  readSet,
+  readSubmit,
+  type SessionNumber,
+} from "./parrot-bodies.ts";
+import { piecesOf } from "./reading.ts";
 import { valueOfWhenSettled } from "./variables.ts";
 import { refusalError } from "./wire.ts";
 
@@ -58,7 +68,7 @@ export function parrotRoutes(deps: ParrotDeps): readonly Route[] {
     row("POST", "/v1/semantic_var", async (call) => api.declare(call, await call.readWork())),
     row("POST", "/v1/semantic_var/{id}", async (call) => api.set(call, await call.readWork())),
     row("GET", "/v1/semantic_var/{id}", (call) =>
-      api.get(call, call.rest, new URL(call.request.url).searchParams.get("criteria")),
+      api.get(call, call.rest, new URL(call.request.url).searchParams.get("criteria") ?? "latency"),
     ),
     row("POST", "/v1/submit", async (call) => api.submitOfPaper(call, await call.readWork())),
     row("POST", "/v1/set", async (call) => api.setOfPaper(call, await call.readWork())),
@@ -100,8 +110,8 @@ class ParrotApi {
   }
 
   /** The session of this number. Throws 400 if the API key has none. */
-  session({ tenant }: Call, given: unknown): Session {
-    const session = this.#sessions.get(Number(given));
+  session({ tenant }: Call, given: SessionNumber): Session {
+    const session = /^\d+$/.test(String(given)) ? this.#sessions.get(Number(given)) : undefined;
     if (session === undefined || session.tenant !== tenant || session.hosted.isEnded) {
       throw badRequest(`there is no session ${quote(given)}`, "session_id");
     }
@@ -110,121 +120,72 @@ class ParrotApi {
   }
 
   declare(call: Call, body: Body): object {
-    const fields = new Fields(body);
-    const session = this.session(call, fields.raw("session_id"));
-    const name = this.#newVariable(session, fields.requiredString("var_name"));
+    const given = readDeclaration(body);
+    const session = this.session(call, given.session);
+    const name = this.#newVariable(session, given.name);
     this.#add(session, { variables: [{ name, value: null }], nodes: [] });
     return { var_id: name };
   }
 
   set(call: Call, body: Body): object {
-    return this.#set(this.#sessionOfVariable(call, call.rest), call.rest, new Fields(body));
+    return this.#set(this.#sessionOfVariable(call, call.rest), call.rest, readContent(body));
   }
 
-  /**
-   * Sets a variable: `{semantic_var_id, content, session_id}`, modelled on the paper's two operations, which
-   * define no body for it.
-   */
+  /** The paper's set. */
   setOfPaper(call: Call, body: Body): object {
-    const fields = new Fields(body);
-    const session = this.session(call, fields.raw("session_id"));
-    return this.#set(session, fields.requiredString("semantic_var_id"), fields);
+    const { session, variable, content } = readSet(body);
+    return this.#set(this.session(call, session), variable, content);
   }
 
-  #set({ hosted }: Session, variable: string, fields: Fields): object {
-    const refused = hosted.set(variable, fields.requiredString("content"));
+  #set({ hosted }: Session, variable: string, content: string): object {
+    const refused = hosted.set(variable, content);
     if (refused !== null) throw refusalError(refused);
     return {};
   }
 
   /** Waits for the variable's value. */
-  async get(call: Call, variable: string, criteria: string | null): Promise<object> {
-    return await this.#valueOf(call, this.#sessionOfVariable(call, variable), variable, criteria);
+  async get(call: Call, variable: string, criteria: string): Promise<object> {
+    const session = this.#sessionOfVariable(call, variable);
+    return await this.#valueOf(call, session, variable, parrotCriteria(criteria));
   }
 
   /** POST /v1/semantic_call: a template and its parameters. */
   submit(call: Call, body: Body): object {
-    const fields = new Fields(body);
-    const session = this.session(call, fields.raw("session_id"));
-    const template = fields.requiredString("template");
-    const variables: { name: string; value: string | null }[] = [];
-    const places = new Map<string, PromptPart>();
+    const given = readSemanticCall(body, this.#deps.model);
+    const session = this.session(call, given.session);
+    const variables: VariableSpec[] = [];
     const info: object[] = [];
-    for (const [index, given] of (
-      fields.list("parameters", programRequestLimits.placesMax) ?? []
-    ).entries()) {
-      const parameter = fieldsOf(given, `parameters[${index}]`);
-      const name = parameter.requiredString("name");
-      const isOutput = parameter.boolean("is_output") ?? false;
-      let variable = parameter.string("var_id");
-      if (variable === undefined) {
-        variable = this.#newVariable(session, name);
-        variables.push({ name: variable, value: isOutput ? null : parameter.requiredString("value") });
-      }
-      places.set(
-        name,
-        isOutput ? this.#output(variable, parameter, []) : { kind: "input", variable, transforms: [] },
-      );
-      info.push({ parameter_name: name, is_output: isOutput, var_name: name, var_id: variable });
+    const parts = new Map<string, PromptPart>();
+    for (const place of given.places) {
+      const { name, value, drawn } = place;
+      const variable = place.variable ?? this.#newVariable(session, name);
+      if (place.variable === null) variables.push({ name: variable, value });
+      parts.set(name, partAt(place, variable));
+      info.push({ parameter_name: name, is_output: drawn !== null, var_name: name, var_id: variable });
     }
-    const parts = partsOf(template, places, fields.boolean("remove_pure_fill") ?? true);
-    const criteria = fields.string("output_criteria");
-    const id = this.#submit(
-      session,
-      parts,
-      variables,
-      criteria === undefined ? null : criteriaFrom(criteria),
-    );
-    return { request_id: id, param_info: info };
+    return { request_id: this.#submit(session, given, parts, variables), param_info: info };
   }
 
-  /**
-   * The paper's submit: `{prompt, placeholders: [{name, in_out, semantic_var_id, transforms}], session_id}`.
-   * `in_out` is true or "out" for an output.
-   */
+  /** The paper's submit. A variable that the session lacks is declared. */
   submitOfPaper(call: Call, body: Body): object {
-    const fields = new Fields(body);
-    const session = this.session(call, fields.raw("session_id"));
+    const given = readSubmit(body, this.#deps.model);
+    const session = this.session(call, given.session);
     const { variables: known } = session.hosted.program;
-    const variables = new Map<string, { name: string; value: null }>();
-    const places = new Map<string, PromptPart>();
-    for (const [index, given] of (
-      fields.list("placeholders", programRequestLimits.placesMax) ?? []
-    ).entries()) {
-      const placeholder = fieldsOf(given, `placeholders[${index}]`);
-      const name = placeholder.requiredString("name");
-      const variable = placeholder.string("semantic_var_id") ?? name;
-      const direction = placeholder.raw("in_out");
-      if (![true, false, "in", "out"].includes(direction as string)) {
-        throw refusal(placeholder.pathOf("in_out"), "true, false, in or out", direction);
-      }
-      const isOutput = direction === true || direction === "out";
-      const transforms = transformsFrom(placeholder);
-      if (!known.has(variable)) variables.set(variable, { name: variable, value: null });
-      places.set(
-        name,
-        isOutput ? this.#output(variable, placeholder, transforms) : { kind: "input", variable, transforms },
-      );
-    }
-    const parts = partsOf(fields.requiredString("prompt"), places, false);
-    return { request_id: this.#submit(session, parts, [...variables.values()], null) };
+    const named = given.places.map((place) => ({ ...place, variable: place.variable! }));
+    const parts = new Map(named.map((place) => [place.name, partAt(place, place.variable)]));
+    const fresh = new Set(named.map(({ variable }) => variable).filter((variable) => !known.has(variable)));
+    const variables = Array.from(fresh, (name) => ({ name, value: null }));
+    return { request_id: this.#submit(session, given, parts, variables) };
   }
 
-  /** The paper's get: `{semantic_var_id, criteria, session_id}`. */
+  /** The paper's get. */
   async getOfPaper(call: Call, body: Body): Promise<object> {
-    const fields = new Fields(body);
-    const session = this.session(call, fields.raw("session_id"));
-    const variable = fields.requiredString("semantic_var_id");
-    return await this.#valueOf(call, session, variable, fields.string("criteria") ?? null);
+    const { session, variable, criteria } = readGet(body);
+    return await this.#valueOf(call, this.session(call, session), variable, criteria);
   }
 
-  async #valueOf(
-    call: Call,
-    { hosted }: Session,
-    variable: string,
-    criteria: string | null,
-  ): Promise<object> {
-    const refused = hosted.want(variable, criteriaFrom(criteria ?? "latency"));
+  async #valueOf(call: Call, { hosted }: Session, variable: string, criteria: Criteria): Promise<object> {
+    const refused = hosted.want(variable, criteria);
     if (refused !== null) throw refusalError(refused);
     const { waitMsMax } = this.#deps.programs.limits;
     const value = await valueOfWhenSettled(hosted, variable, this.#deps.exchangeOf(call), waitMsMax);
@@ -233,17 +194,18 @@ class ParrotApi {
 
   #submit(
     session: Session,
-    parts: readonly PromptPart[],
-    variables: ProgramPart["variables"],
-    wish: Criteria | null,
+    { template, cutsRest, criteria }: ParrotCall,
+    places: ReadonlyMap<string, PromptPart>,
+    variables: readonly VariableSpec[],
   ): number {
+    const parts = partsOf(template, places, cutsRest);
     const id = session.calls++;
     this.#add(session, {
       variables,
       nodes: [{ kind: "call", name: `call-${id}`, prompt: { kind: "text", parts } }],
     });
-    if (wish !== null) {
-      for (const part of parts) if (part.kind === "output") session.hosted.want(part.variable, wish);
+    if (criteria !== null) {
+      for (const part of parts) if (part.kind === "output") session.hosted.want(part.variable, criteria);
     }
     return id;
   }
@@ -260,56 +222,14 @@ class ParrotApi {
   }
 
   #sessionOfVariable(call: Call, variable: string): Session {
-    return this.session(call, /^(\d+)\./.exec(variable)?.[1]);
-  }
-
-  #output(variable: string, fields: Fields, transforms: readonly TransformStep[]): PromptPart {
-    const { model } = this.#deps;
-    return {
-      kind: "output",
-      variable,
-      transforms,
-      ...drawnAs(samplingFrom(fields.object("sampling_config")), model),
-    };
+    return this.session(call, variable.replace(/\..*/s, ""));
   }
 }
 
-/** Translates Parrot's sampling fields. Fields that Parrot's engines ignore are ignored here too. */
-function samplingFrom(config: Fields | undefined): Fields {
-  if (config === undefined) return new Fields({});
-  for (const field of ["n", "best_of"]) config.integer(field, { min: 1, max: 1 });
-  return new Fields({
-    temperature: config.raw("temperature"),
-    top_p: config.raw("top_p"),
-    max_tokens: config.raw("max_gen_length"),
-    stop: config.raw("stop_str"),
-    stop_token_ids: config.raw("stop_token_ids"),
-    ignore_eos: config.raw("ignore_tokenizer_eos"),
-    presence_penalty: config.raw("presence_penalty"),
-    frequency_penalty: config.raw("frequency_penalty"),
-    logit_bias: config.raw("logit_bias"),
-  });
-}
-
-/**
- * Parses `transforms` in the paper's form, one text: the name of a transform, or JSON of one or of a list.
- */
-function transformsFrom(fields: Fields): TransformStep[] {
-  const given = fields.raw("transforms");
-  if (given === undefined || given === "") return [];
-  let steps = given;
-  if (typeof given === "string" && /^[[{]/.test(given)) {
-    try {
-      steps = JSON.parse(given);
-    } catch {
-      throw refusal(fields.pathOf("transforms"), "the name of a transform, or JSON", given);
-    }
-  }
-  return [steps].flat().map((step) => transformOf(step, fields.pathOf("transforms")));
-}
-
-function criteriaFrom(given: string): Criteria {
-  return criteriaOf(given.toLowerCase(), "criteria");
+function partAt({ transforms, drawn }: ParrotPlace, variable: string): PromptPart {
+  return drawn === null
+    ? { kind: "input", variable, transforms }
+    : { kind: "output", variable, transforms, ...drawn };
 }
 
 /**

@@ -2,7 +2,7 @@ import type { Criteria, TransformStep } from "../../../scheduler/program/spec.ts
 import { parseStep } from "../../../scheduler/program/transforms/transform.ts";
 import { badRequest } from "../../http/errors.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { type Fields, refusal } from "../fields.ts";
+import { type FieldKind, type Fields, refusal } from "../fields.ts";
 import { tbtMsMax, ttftMsMax } from "../targets.ts";
 
 /** Limits of one request about programs. The limits of a whole program are in server/program/limits.ts. */
@@ -69,9 +69,12 @@ export function criteriaOf(given: unknown, path: string): Criteria {
   return { objective, ttftMs, tbtMs };
 }
 
+/** A transform: its name, or an object with its name and argument. */
+export const transformKind: FieldKind = { type: ["string", "object"] };
+
 /** A list of transforms; empty when the field is missing. */
 export function transformsOf(fields: Fields, name: string): TransformStep[] {
-  const list = fields.list(name, programRequestLimits.transformsMax) ?? [];
+  const list = fields.list(name, programRequestLimits.transformsMax, transformKind) ?? [];
   return list.map((given, index) => transformOf(given, `${fields.pathOf(name)}[${index}]`));
 }
 

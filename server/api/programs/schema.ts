@@ -17,7 +17,7 @@ import {
 import { checked } from "../../../scheduler/program/transforms/value.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type FieldKind, type Fields, fieldsOf, objectKind, refusal, textKind } from "../fields.ts";
 import { cacheSaltOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { callOf } from "./call.ts";
@@ -102,7 +102,7 @@ export class ProgramReader {
   }
 
   *#nodes(fields: Fields, field: string): Generator<void, NodeSpec[]> {
-    const list = fields.list(field, programRequestLimits.callsMax) ?? [];
+    const list = fields.list(field, programRequestLimits.callsMax, objectKind) ?? [];
     const nodes: NodeSpec[] = [];
     for (const [index, item] of list.entries()) {
       nodes.push(yield* this.node(fieldsOf(item, `${fields.pathOf(field)}[${index}]`)));
@@ -176,7 +176,7 @@ export class ProgramReader {
   }
 
   *#cases(fields: Fields): Generator<void, { readonly test: Test; readonly body: Body }[]> {
-    const cases = fields.list("cases", programRequestLimits.casesMax);
+    const cases = fields.list("cases", programRequestLimits.casesMax, objectKind);
     if (cases === undefined || cases.length === 0)
       throw refusal(fields.pathOf("cases"), "a list of cases", cases);
     const read: { readonly test: Test; readonly body: Body }[] = [];
@@ -212,12 +212,16 @@ function testOf(fields: Fields): Test {
 
 /** Reads `variables`, an object of names and values; a null value is set later by the client. */
 function variablesOf(fields: Fields): VariableSpec[] {
-  const entries = fields.entries("variables", programRequestLimits.variablesMax) ?? [];
+  const values = { ...valueKind, type: [valueKind.type!, "null"].flat() };
+  const entries = fields.entries("variables", programRequestLimits.variablesMax, values) ?? [];
   return entries.map(([name, value]) => ({
     name,
     value: value === null ? null : valueFrom(value, `${fields.pathOf("variables")}.${quote(name)}`),
   }));
 }
+
+/** Kind of a field that holds the value of a variable. */
+export const valueKind: FieldKind = { type: ["string", "array"], items: textKind };
 
 /** A text or a list of texts. Throws 400 if it exceeds the limits of a value. */
 export function valueFrom(given: unknown, path: string): Value {
@@ -231,15 +235,19 @@ export function valueFrom(given: unknown, path: string): Value {
 
 /** Reads `await`: a name, a list of names, or an object of names and criteria. */
 function awaitedOf(fields: Fields): ReadonlyMap<string, Criteria> | null {
-  const given = fields.raw("await", { type: ["string", "array", "object"] });
+  const given = fields.raw("await", {
+    type: ["string", "array", "object"],
+    items: textKind,
+    values: textKind,
+  });
   if (given === undefined) return null;
   const path = fields.pathOf("await");
   const entries: readonly (readonly [string, unknown])[] =
     typeof given === "string"
       ? [[given, "latency"]]
       : Array.isArray(given)
-        ? fields.list("await", programRequestLimits.variablesMax)!.map((name) => [String(name), "latency"])
-        : (fields.entries("await", programRequestLimits.variablesMax) ?? []);
+        ? fields.texts("await", programRequestLimits.variablesMax)!.map((name) => [name, "latency"])
+        : (fields.entries("await", programRequestLimits.variablesMax, textKind) ?? []);
   if (entries.length === 0) throw refusal(path, "the names of one variable or more", given);
   return new Map(entries.map(([name, criteria]) => [name, criteriaOf(criteria, `${path}.${quote(name)}`)]));
 }

@@ -12,7 +12,7 @@ import type { ServedModel } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
 import { criteriaOf } from "./reading.ts";
-import { ProgramReader, valueFrom } from "./schema.ts";
+import { ProgramReader, valueFrom, valueKind } from "./schema.ts";
 import { fetchVariable } from "./variables.ts";
 import { graphJson, refusalError, variableJson } from "./wire.ts";
 
@@ -137,7 +137,7 @@ function callJson(node: Parameters<typeof outputsOf>[0]): object {
 /** Reads the value of a variable. */
 export function parseValue(body: Body): Value {
   const fields = new Fields(body);
-  const value = valueFrom(fields.raw("value", { type: ["string", "array"] }), "value");
+  const value = valueFrom(fields.raw("value", valueKind), "value");
   fields.expectAllRead();
   return value;
 }

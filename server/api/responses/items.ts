@@ -4,7 +4,7 @@
  */
 
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { askedFrom, describe, note, type Reading, readInstead } from "../past.ts";
 
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
@@ -86,14 +86,14 @@ export function inputItemsOf(
   idOf: (prefix: string) => string,
   ignored: Set<string> = new Set(),
 ): (Item | Reference)[] {
-  const given = fields.raw("input", { type: ["string", "array"] });
+  const given = fields.raw("input", textOrPartsKind);
   if (given === undefined) return [];
   if (typeof given === "string") {
     const content = [{ type: "input_text", text: given } as const];
     return [{ type: "message", id: idOf("msg"), role: "user", status: "completed", content }];
   }
   if (!Array.isArray(given)) throw refusal("input", "a string or an array of items", given);
-  const list = fields.list("input", requestLimits.messagesMax)!;
+  const list = fields.list("input", requestLimits.messagesMax, objectKind)!;
   const items = list.map((item, index) => fieldsOf(item, `input[${index}]`));
   const from = askedFrom(items.map(roleOf));
   return items.map((item, index) => itemOf(item, idOf, { isAsked: index >= from, ignored }));
@@ -185,7 +185,7 @@ function messageOf(item: Fields, reading: Reading): Pick<MessageItem, "role" | "
 
 /** Reasoning from `content`, from a string sealed by this server, or from another server's summary. */
 function reasoningOf(item: Fields, past: Reading): Omit<ReasoningItem, keyof Common | "type"> {
-  const summary = item.list("summary", requestLimits.contentPartsMax) ?? [];
+  const summary = item.list("summary", requestLimits.contentPartsMax, objectKind) ?? [];
   const encrypted = item.string("encrypted_content");
   const texts = [
     textsOf(item, "content", past),
@@ -211,12 +211,12 @@ const textTypes = ["input_text", "output_text", "reasoning_text", "summary_text"
 
 /** Texts of a string or of parts; empty if the field is missing in past items. Throws 400. */
 function textsOf(item: Fields, name: string, reading: Reading): string[] {
-  const given = item.raw(name, { type: ["string", "array"] });
+  const given = item.raw(name, textOrPartsKind);
   if (typeof given === "string") return [given];
   if (given === undefined && !reading.isAsked) return [];
   const path = item.pathOf(name);
   if (!Array.isArray(given)) throw refusal(path, "a string or an array of parts", given);
-  return item.list(name, requestLimits.contentPartsMax)!.map((value, index) => {
+  return item.list(name, requestLimits.contentPartsMax, objectKind)!.map((value, index) => {
     const part = fieldsOf(value, `${path}[${index}]`);
     const type = part.raw("type", { type: "string" });
     if (typeof type !== "string") throw refusal(part.pathOf("type"), "a string", type);

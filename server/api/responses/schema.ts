@@ -163,10 +163,7 @@ const included = ["message.output_text.logprobs", "reasoning.encrypted_content"]
 
 /** Extra output that the client asks for. Names that this server does not know have no effect. */
 function includeOf(fields: Fields): { has(name: string): boolean; readonly ignored: readonly string[] } {
-  const given = (fields.list("include", requestLimits.ignoredNamesMax) ?? []).map((name, index) => {
-    if (typeof name !== "string") throw refusal(`include[${index}]`, "a string", name);
-    return name;
-  });
+  const given = fields.texts("include", requestLimits.ignoredNamesMax) ?? [];
   const isKnown = given.every((name) => included.includes(name));
   return { has: (name) => given.includes(name), ignored: isKnown ? [] : ["include"] };
 }

@@ -6,7 +6,7 @@
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, objectKind, refusal } from "../fields.ts";
 import {
   type CheckedTool,
   callsOf,
@@ -52,7 +52,7 @@ interface Known {
 export function toolUseOf(fields: Fields): ToolUse {
   const choice = toolChoiceOf(fields);
   const parallel = fields.boolean("parallel_tool_calls") ?? true;
-  const given = fields.list("tools", requestLimits.toolsMax) ?? [];
+  const given = fields.list("tools", requestLimits.toolsMax, objectKind) ?? [];
   const offer: Offer = { choice, ignored: new Set() };
   const entries = given.flatMap((tool, index) => entryOf(fieldsOf(tool, `tools[${index}]`), offer) ?? []);
   const known = entries.flatMap(({ tools }) => tools);
@@ -102,7 +102,7 @@ function entryOf(entry: Fields, offer: Offer): Entry | null {
   }
   const name = toolNameOf(entry, openaiNames);
   const description = entry.string("description") ?? "";
-  const tools = (entry.list("tools", requestLimits.toolsMax) ?? []).flatMap(
+  const tools = (entry.list("tools", requestLimits.toolsMax, objectKind) ?? []).flatMap(
     (tool, index) => toolOf(fieldsOf(tool, `${entry.pathOf("tools")}[${index}]`), name, offer) ?? [],
   );
   return { tools, echo: { type: "namespace", name, description, tools: tools.map(({ echo }) => echo) } };
@@ -211,7 +211,7 @@ function toolChoiceOf(fields: Fields): ToolChoice {
     return { kind: "named", name: chosenName(chosen) };
   const mode = chosen.raw("mode", { enum: ["auto", "required"] });
   if (mode !== "auto" && mode !== "required") throw refusal(chosen.pathOf("mode"), "auto or required", mode);
-  const names = (chosen.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
+  const names = (chosen.list("tools", requestLimits.toolsMax, objectKind) ?? []).map((tool, index) =>
     chosenName(fieldsOf(tool, `${chosen.pathOf("tools")}[${index}]`)),
   );
   return { kind: "allowed", names, mustCall: mode === "required" };
