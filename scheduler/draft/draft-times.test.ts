@@ -27,3 +27,13 @@ test("a step without a measured time changes nothing", () => {
     times.learn(2, draftsMs, deviceMs);
   expect(times).toMatchObject({ share: 0.3, passMs: 0 });
 });
+
+test("a single preempted pass raises the estimates by an eighth at most; a lasting change is learned", () => {
+  const times = new DraftTimes({ draftModel: { share: 0.1 } });
+  times.learn(1, 1, 11);
+  times.learn(1, 400, 410);
+  expect(times.share).toBeCloseTo(0.1125, 6);
+  expect(times.passMs).toBeCloseTo(1.125, 6);
+  for (let step = 0; step < 100; step++) times.learn(1, 5, 15);
+  expect(times.share).toBeCloseTo(0.5, 4);
+});

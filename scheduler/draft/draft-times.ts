@@ -4,6 +4,11 @@ import type { DeviceSpec } from "../device.ts";
 const HEAD_SHARE = 0.12;
 /** Weight of the latest step in the moving averages. */
 const LATEST = 1 / 8;
+/**
+ * Cap on one measurement, as a multiple of the estimate. A preempted drafting pass takes many times as long. Uncapped,
+ * one such pass could end drafting, and without drafts nothing corrects the estimate.
+ */
+const SURPRISE_MAX = 2;
 
 /** Measured time of one drafting pass: the device drafts one more token for each sequence that asks for it. */
 export class DraftTimes {
@@ -31,7 +36,12 @@ export class DraftTimes {
   learn(count: number, draftsMs: number, deviceMs: number): void {
     if (draftsMs <= 0 || draftsMs >= deviceMs) return;
     const passMs = draftsMs / count;
-    this.#share += LATEST * (passMs / (deviceMs - draftsMs) - this.#share);
-    this.#passMs += (this.#passMs === 0 ? 1 : LATEST) * (passMs - this.#passMs);
+    const decodeMs = deviceMs - draftsMs;
+    this.#passMs = averaged(this.#passMs > 0 ? this.#passMs : this.#share * decodeMs, passMs);
+    this.#share = averaged(this.#share, passMs / decodeMs);
   }
+}
+
+function averaged(estimate: number, measured: number): number {
+  return estimate + LATEST * (Math.min(measured, SURPRISE_MAX * estimate) - estimate);
 }

@@ -20,7 +20,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Version of the recording format and of the scheduler's rules. Raise it when you change either: under other
  * rules a replay of an old recording would diverge. A test pins the decisions of this version.
  */
-export const RECORDING_VERSION = 60;
+export const RECORDING_VERSION = 61;
 
 /**
  * Head of a recording. Entries follow in the order in which they happened on their thread. They hold all
