@@ -285,4 +285,16 @@ bool has_avx512_vnni() {
   return has;
 }
 
+bool is_amd() {
+#if defined(__x86_64__)
+  static bool const is = [] {
+    Cpuid const vendor = cpuid(0);  // "AuthenticAMD" in ebx, edx, ecx
+    return vendor.ebx == 0x68747541 && vendor.edx == 0x69746e65 && vendor.ecx == 0x444d4163;
+  }();
+  return is;
+#else
+  return false;
+#endif
+}
+
 }  // namespace bunting

@@ -14,6 +14,8 @@ bool has_avx_vnni();
 bool has_avx512_vnni();
 // True if an ARM processor has SDOT.
 bool has_dotprod();
+// True for processors of AMD.
+bool is_amd();
 
 // Returns the cores of the affinity mask, or fewer if a control group limits processor time (rounded up); >=
 // 1.

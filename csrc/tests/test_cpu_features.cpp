@@ -32,6 +32,7 @@ TEST(cpu_features_agree_with_the_compiler) {
   CHECK((best_isa() >= BUNTING_ISA_AVX512) == avx512, "AVX-512: level %d", best_isa());
   CHECK(has_avx512_vnni() == (avx512 && __builtin_cpu_supports("avx512vnni")), "VPDPBUSD: %d",
         has_avx512_vnni());
+  CHECK(is_amd() == bool(__builtin_cpu_is("amd")), "AMD: %d", is_amd());
 }
 #endif
 

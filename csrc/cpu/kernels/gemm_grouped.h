@@ -10,6 +10,7 @@
 #pragma once
 
 #include "cpu/kernels/gemm_super.h"
+#include "host/cpu_features.h"
 
 namespace bunting::BUNTING_ISA {
 
@@ -42,8 +43,8 @@ inline constexpr bool kAddsProducts = true, kHasWideBlocks = true;
 inline constexpr bool kAddsProducts = false, kHasWideBlocks = false;
 #endif
 
-// Panels per block. Each panel is a stream from memory. A single row is bound by these reads, and is faster
-// with two streams than with four.
+// Most panels per block. Each panel is a stream from memory. A single row is bound by these reads, and is
+// faster with two streams than with four; on AMD with one, because the next panel continues the stream.
 constexpr int grouped_panels(int rows, bool is_wide) {
   if (rows == 1) return kGroupedPanels < 2 ? kGroupedPanels : 2;
   int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
@@ -207,7 +208,7 @@ struct GroupedMicro {
   static_assert(kBlockK % (2 * kGroupMax) == 0, "whole blocks");
   static int64_t k_block(int64_t tokens) { return tokens > kRows ? kBlockK : int64_t{1} << 40; }
   static int64_t next_rows(int64_t left) { return next_group(left, kRows); }
-  static int64_t panels(int64_t rows) { return panels_of(int(rows)); }
+  static int64_t panels(int64_t rows) { return rows == 1 && is_amd() ? 1 : panels_of(int(rows)); }
 
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t, int64_t k0, int64_t) {
     state = {static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup, g.ldx};
