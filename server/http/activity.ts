@@ -5,7 +5,7 @@ import type { StepBar } from "./state-events.ts";
 
 /** Steps kept of each engine. */
 const STEPS_MAX = 512;
-/** Milliseconds after a look for which steps are still kept. */
+/** Milliseconds for which steps and snapshots are kept after a client last read them. */
 const LOOK_MS = 3000;
 
 type Snapshots = (CacheSnapshot | null)[];
@@ -18,14 +18,14 @@ interface EngineSteps {
   next: number;
 }
 
-/** Steps of a model's engines, kept while somebody looks. */
+/** Recent steps and prefix-cache snapshots of a model's engines, kept while a client streams the state. */
 export class ActivityLog {
-  /** Target of the time between two tokens; null: there is none. */
+  /** Target of the inter-token latency (`--tbt-ms`); null: there is none. */
   readonly targetMs: number | null;
   /** The last snapshots of the prefix caches by engine; null: none was taken. */
   readonly caches: Snapshots;
   readonly #engines: readonly EngineSteps[];
-  /** Snapshots of an owner's nodes, while somebody looks at them. */
+  /** Snapshots of one API key's nodes, kept while a client reads them. */
   readonly #own = new Map<string, { readonly caches: Snapshots; lookedMs: number }>();
   #lookedMs = Number.NEGATIVE_INFINITY;
 
@@ -64,7 +64,7 @@ export class ActivityLog {
     if (caches !== undefined) caches[engine] = snapshot;
   }
 
-  /** The last snapshots of an owner's nodes by engine. They are kept for some seconds after each call. */
+  /** The last snapshots of one API key's nodes, by engine. They are kept for LOOK_MS after each call. */
   ownCaches(owner: string): Readonly<Snapshots> {
     const nowMs = performance.now();
     for (const [other, { lookedMs }] of this.#own) if (nowMs - lookedMs > LOOK_MS) this.#own.delete(other);

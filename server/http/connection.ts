@@ -54,8 +54,8 @@ interface Turn {
 
 /**
  * HTTP/1.1 connection of one client (RFC 9112). The server answers pipelined requests in their order. It ends
- * the connection after an answer in three cases. The client or the route asks for it; the received bytes are
- * not HTTP; the request was answered before its end.
+ * the connection after an answer if the client or the route asks for that, if the received bytes are not HTTP,
+ * or if it answered before the request's end. It also does so when it stops, and after a stream of HTTP/1.0.
  */
 export class Connection {
   readonly #socket: Bun.Socket<unknown>;
@@ -143,8 +143,8 @@ export class Connection {
   }
 
   /**
-   * Ends the connection after one more request, whose answer says so, or when none comes. A client whose answer
-   * has begun was told that the connection stays.
+   * Ends the connection after one more request, whose answer says so, or when none comes for LEAVE_S. The head of
+   * an answer in progress has told its client that the connection stays.
    */
   leave(): void {
     this.#isLeaving = true;

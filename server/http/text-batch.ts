@@ -15,7 +15,7 @@ export interface BatchedStream {
   onCongested(): void;
 }
 
-/** Enough for one step of some hundred streams. */
+/** Size of the buffer: enough for the tokens that one step adds to some hundred streams. */
 const ROOM_BYTES = 256 * 1024;
 /** Four hexadecimal digits of a chunk's length, and the line's end. */
 const CHUNK_HEAD_BYTES = 6;
