@@ -3,7 +3,7 @@ import type { EngineId } from "../../scheduler/core.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import type { StepBar } from "./state-events.ts";
 
-/** Steps kept of each engine. */
+/** Maximum steps kept of each engine. */
 const STEPS_MAX = 512;
 /** Milliseconds for which steps and snapshots are kept after a client last read them. */
 const LOOK_MS = 3000;

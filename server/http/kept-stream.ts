@@ -23,7 +23,7 @@ export interface Keeper {
   count(bytes: number): void;
   /** Reports the end of the answer. */
   ended(): void;
-  /** Reports that nobody can read the stream any more. */
+  /** Reports that the stream accepts no more readers. */
   forget(): void;
 }
 

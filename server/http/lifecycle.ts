@@ -2,7 +2,7 @@ import { type ApiError, unavailable } from "./errors.ts";
 
 export type ServerState = "loading" | "ready" | "draining" | "lost";
 
-/** Progress of a model that is being loaded, as `GET /health` tells it. */
+/** Progress of a model that is being loaded, as `GET /health` reports it. */
 export interface LoadingFacts {
   readonly stage: "reading" | "loading" | "keeping" | "copying";
   readonly doneBytes: number;

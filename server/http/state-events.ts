@@ -64,7 +64,7 @@ export interface ListChange {
   readonly ids: readonly string[];
   /** Entries that are new or have changed since the last event. */
   readonly entries: readonly ListEntry[];
-  /** Sentence in place of the list; null: there is a list. */
+  /** Error message in place of the list; null: there is a list. */
   readonly problem: string | null;
 }
 

@@ -281,7 +281,7 @@ class ListLook {
     return { ...frame, entries };
   }
 
-  /** Entries of the list, or a sentence in place of them. Throws ApiError for a wrong parameter. */
+  /** Entries of the list, or an error message in place of them. Throws ApiError for a wrong parameter. */
   answer(): { readonly data: readonly ListEntry[]; readonly problem: string | null } {
     try {
       return { data: this.#read().data, problem: null };

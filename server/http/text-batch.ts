@@ -32,7 +32,7 @@ const LF = 10;
 export class TextBatch {
   readonly #room = Buffer.allocUnsafe(ROOM_BYTES);
   #end = 0;
-  /** Streams whose bytes are in the room, in the order written, and the end of each one's bytes. */
+  /** Streams with bytes in the buffer `#room`, in the order written, and the end of each one's bytes. */
   readonly #streams: BatchedStream[] = [];
   readonly #ends: number[] = [];
   /** Callbacks to run once everything is sent. */
