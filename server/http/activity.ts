@@ -35,7 +35,7 @@ export class ActivityLog {
     this.#engines = Array.from({ length: engines }, () => ({ before: null, steps: [], next: 0 }));
   }
 
-  /** Called after each report of an engine. A report without a new step counts nothing. */
+  /** Called after each report of an engine. Ignores a report without a new step. */
   note(engine: EngineId, report: EngineReport): void {
     const kept = this.#engines[engine]!;
     const { before } = kept;
@@ -49,8 +49,8 @@ export class ActivityLog {
   }
 
   /**
-   * Returns steps of an engine from number `from` on, neighbours joined to at most `max`, and the number to
-   * ask for next. Steps are kept from the first call on.
+   * Returns the steps of an engine from number `from` on, and the number to ask for next. Consecutive steps are
+   * added up until there are at most `max`. Steps are recorded for LOOK_MS after each call.
    */
   stepsFrom(engine: number, from: number, max: number): { readonly steps: StepBar[]; readonly next: number } {
     this.#lookedMs = performance.now();
@@ -58,7 +58,7 @@ export class ActivityLog {
     return { steps: joined(steps.slice(Math.max(0, steps.length - (next - from))), max), next };
   }
 
-  /** Called with a snapshot of an engine's prefix cache, after it was asked for. `owner` null: of all nodes. */
+  /** Stores a requested snapshot of an engine's prefix cache. `owner`: of one API key's nodes; null: of all. */
   noteCache(engine: EngineId, snapshot: CacheSnapshot, owner: string | null): void {
     const caches = owner === null ? this.caches : this.#own.get(owner)?.caches;
     if (caches !== undefined) caches[engine] = snapshot;
@@ -100,7 +100,7 @@ function barOf(
   ];
 }
 
-/** Joins neighbours until there are at most `max`: times and counts are added, the later end stays. */
+/** Adds up consecutive steps until there are at most `max`. Durations and counts are summed; the last end is kept. */
 function joined(steps: StepBar[], max: number): StepBar[] {
   const together = Math.ceil(steps.length / Math.max(1, max));
   if (together <= 1) return steps;

@@ -40,7 +40,7 @@ export interface ClientWaits {
   readonly headWaitMs: number;
 }
 
-/** Request and its answer. */
+/** Request of a connection, with the state of its answer. */
 interface Turn {
   /** Head of a request, or the refusal of bytes that are no request. */
   readonly head: RequestHead | ApiError;
@@ -131,7 +131,7 @@ export class Connection {
     }
   }
 
-  /** Gives up the connection, on which no request is being answered. */
+  /** Closes the connection at once. Called only while it answers no request. */
   closeIdle(): void {
     this.#socket.terminate();
   }

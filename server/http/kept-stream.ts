@@ -204,7 +204,7 @@ export class KeptStream implements Outlet {
     return !isPaused && next === this.#first + this.#events.length;
   }
 
-  /** Writes as much to a reader as it accepts, a piece in each turn. */
+  /** Writes events to a reader while it accepts them, about TURN_BYTES in each turn of the event loop. */
   #feed(reader: Reader): void {
     if (reader.isPaused || reader.isScheduled || !this.#readers.has(reader)) return;
     if (reader.next < this.#first) {

@@ -163,7 +163,7 @@ export class Telemetry {
     return this.#scrape.text();
   }
 
-  /** Called after each report of an engine. A report without a new step counts nothing. */
+  /** Called after each report of an engine. Ignores a report without a new step. */
   observeStep(engine: EngineId, load: EngineLoad): void {
     if (load.stepsTotal === this.#lastStep[engine]) return;
     this.#lastStep[engine] = load.stepsTotal;
