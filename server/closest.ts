@@ -1,6 +1,6 @@
 /**
- * Returns the name that a misspelled one was probably meant to be; null: each has more than `wrongMax` letters
- * that differ.
+ * Returns the name with the smallest edit distance to a misspelled one; null if every distance exceeds
+ * `wrongMax`.
  */
 export function closestTo(
   given: string,

@@ -38,18 +38,18 @@ type GivenToRoutes = Omit<
   "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits" | "recordCache" | "recordRequest"
 >;
 
-/** Running engines and a model's text. */
+/** Running engines of a model with its tokenizer, chat template and limits. */
 export interface ModelParts extends GivenToRoutes {
   readonly encoder: Encoder;
   readonly fleet: Fleet;
   readonly facts: ModelFacts;
   readonly compile: (source: ConstraintSource) => Promise<Compiled>;
-  /** Prompts that the model computed, also before its engines were there, and their sessions. */
+  /** Sessions and past prompts of the model. They outlive its engines when it is unloaded and loaded again. */
   readonly sessions: SessionTable;
   /** Null: prompts belong to no sessions. */
   readonly sessionPolicy: SessionPolicy | null;
   readonly limits: HttpLimits;
-  /** Engines that programs count on; absent: all. */
+  /** Number of engines on which calls of programs may run; absent: all. */
   readonly programEngines?: number;
   readonly programLimits?: Partial<HostLimits>;
 }
@@ -76,7 +76,7 @@ export interface ComposedServer {
   readonly jobs: JobService | null;
 }
 
-/** Puts the parts of one model together. */
+/** Creates the services of one model: generator, sessions, kept prefixes, programs and recorders. */
 export function composeModel<Parts extends ModelParts>(parts: Parts) {
   const {
     fleet,
@@ -110,7 +110,7 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
   };
 }
 
-/** Puts the parts together. Unfinished jobs resume. */
+/** Creates the HTTP app and the job service of a server with one model. Unfinished jobs resume. */
 export function composeServer(parts: ServerParts): ComposedServer {
   const { limits, jobs: kept } = parts;
   const streams = new KeptStreams(limits);

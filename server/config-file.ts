@@ -46,7 +46,7 @@ export interface ModelTable {
   /** Folder, GGUF file or published name. A relative path is one from the file's folder. */
   readonly path: string;
   readonly isPinned: boolean;
-  /** File or name of a chat template in place of the usual one; null: as for the other models. */
+  /** File or name of a chat template in place of the model's default; null: as `--chat-template` says. */
   readonly template: string | null;
   readonly sampling: SamplingNumbers;
   readonly settings: Partial<Config>;

@@ -49,14 +49,14 @@ export type DataChoice = "auto" | "off" | { readonly folder: string };
 /** Source of drafted tokens. */
 export type SpeculateChoice = "auto" | "off" | "suffix" | "mtp" | "draft";
 
-/** Keeping of conversations' pages for their next turns. */
+/** Retention of a session's KV pages until its next turn. */
 export type SessionsChoice = "auto" | "off";
 /** Disk space for KV pages in GiB; 0: none. */
 export type KvDiskChoice = "auto" | number;
 
 export type DtypeChoice = "auto" | "bf16" | "f32";
 
-/** Settings of `bunting serve`. A default of 0 with a text of its own means "chosen by Bunting". */
+/** Settings of `bunting serve`. A default of 0 with a `defaultText` means what that text says. */
 export const serverSettings = Object.freeze({
   host: text({
     default: "127.0.0.1",

@@ -15,7 +15,7 @@ import { openJobs } from "./jobs/data-folder.ts";
 import type { JobRunner } from "./jobs/runner.ts";
 import type { JobStore } from "./jobs/store.ts";
 
-/** Beginnings of paths whose routes read a store, or describe the server that has the address. */
+/** Path prefixes of routes that read a store, or describe the server that has the address. */
 const HANDED_OVER = ["/v1/files", "/v1/batches", "/v1/responses", "/state", "/metrics"];
 
 /** Stores of a server, which one process has open at a time. */
@@ -83,7 +83,7 @@ export class Front implements Stores {
     this.#door = HandOverDoor.open(hostname, port, descriptor, () => this.#release());
   }
 
-  /** Stops running jobs: they go on after the next start. */
+  /** Stops running jobs. They resume after the next start. */
   async stopJobs(): Promise<void> {
     if (!this.#isReleased) await this.#runner?.stop();
   }

@@ -92,7 +92,7 @@ function templateFor(
   }
 }
 
-/** Texts of its tokens, and public prefixes: facts that the model's engines need. */
+/** Facts that the engines need about text: the bytes of each token, and the tokens of public prefixes. */
 export function factsFor(config: Config, { folder }: Prepared, text: ModelText): TextFacts {
   const vocabulary = textVocabulary(text.tokenizer, folder.config.shape.vocab);
   const publicTexts = config.publicPrefix.flatMap((file) => publicTokens(readText(file), text));
@@ -109,10 +109,10 @@ export function endTokensOf({ config, eosTokens }: ModelFolder, tokenizer: Token
   return [...new Set([...eosTokens, ...(own as TokenId[])])];
 }
 
-/** Sources of drafts by choice; "head" stands for drafts of the device, where it makes some. */
+/** Draft sources of the scheduler by `--speculate`. "head": the device drafts, with its MTP head or draft model. */
 const draftKinds = { auto: "both", off: "off", suffix: "suffix", mtp: "head", draft: "head" } as const;
 
-/** Tokens of a cached node whose text an operator may see. */
+/** Tokens at the start of a prefix-cache node whose text an operator may read. */
 const TEXT_TOKENS = 64;
 
 /** Engines with their telemetry. */
@@ -126,7 +126,7 @@ export interface WatchedEngines {
 }
 
 /**
- * Starts the engines, which load before the function first waits. `telemetryFor` is called once, when all are
+ * Starts the engines. They begin to load before the first `await`. `telemetryFor` is called once, when all are
  * ready.
  */
 export async function startWatchedEngines(

@@ -1,6 +1,6 @@
 /**
- * Parts of a server that may refuse its start: all but the weights and what runs on them. `serve` starts from
- * them, and `doctor` only opens them, so both refuse the same with the same sentences.
+ * Parts of a server whose opening may fail and prevent its start: all but weights and engines. `serve` starts
+ * from them, and `doctor` only opens them, so both report the same errors.
  */
 
 import { expectText } from "../text/model-text.ts";

@@ -11,7 +11,7 @@ export interface EngineEvents extends Pick<EnginesEvents, "onLost" | "onReplaced
 export interface StartEvents extends EngineEvents {
   /** Called before any allocation. Not called for a simulated device, which allocates next to nothing. */
   onPlan(plan: ServingPlan): void;
-  /** Path of one of several models, after a download if need be; absent: the text itself. */
+  /** Resolves a model's name to a path, and downloads it if necessary. Absent: `model` is the path. */
   modelPath?(model: string, config: Config): Promise<string>;
   /** Called in place of `onPlan` by a server of several models, before any allocation. */
   onModels?(models: readonly PlannedModel[], memoryBytes: number): void;
@@ -31,7 +31,7 @@ export interface RunningServer {
   readonly url: string;
   /** The model's name in answers. */
   readonly model: string;
-  /** Parts of the first engine's start; null for several models, which are loaded when requests name them. */
+  /** Durations of the first engine's start-up; null for several models, which are loaded on demand. */
   readonly startTimes: StartTimes | null;
   /** Messages about packed weights on disk, chat templates, and the folder of the batch jobs. */
   readonly notes: readonly string[];

@@ -35,7 +35,7 @@ export function originRules({ host, allowHost, corsOrigin }: Config): OriginRule
   return { loopbackOnly: isLoopback(host), hosts: allowHost, origins: corsOrigin };
 }
 
-/** Opens the ledger of keys: in the folder that `--data` names, else in memory. */
+/** Opens the ledger of use per API key: on disk if `--data` names a folder, else in memory. Throws ConfigError. */
 export function openLedger(
   { data, quota, metricsKeys }: Pick<Config, "data" | "quota" | "metricsKeys">,
   keys: ApiKeys,

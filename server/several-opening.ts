@@ -23,17 +23,17 @@ import { addAccounts, addFirstParts, addFront, Parts } from "./opening.ts";
 import { aboutOf } from "./request/served-model.ts";
 import type { StartEvents } from "./running-server.ts";
 
-/** Everything about a model that stays while its engines come and go. */
+/** State of a model that outlives its engines, which are loaded and unloaded. */
 export interface OpenModel {
   readonly setting: ModelSetting;
   readonly prepared: Prepared;
   readonly bytes: number;
   readonly text: ReturnType<typeof openText>;
-  /** Made once: making them for each load would delay the streams of other models. */
+  /** Computed once: to compute them at each load would delay the streams of other models. */
   readonly facts: ReturnType<typeof factsFor>;
   readonly listed: ListedModel;
   readonly sessions: SessionTable;
-  /** Present engines; null while it is not loaded. */
+  /** Running engines; null while the model is not loaded. */
   engines: RunningEngines | null;
   /** null before the first load. */
   telemetry: Telemetry | null;

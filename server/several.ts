@@ -46,7 +46,7 @@ import { jobSettings, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { JOBS_NAME, type OpenModel, severalOpening } from "./several-opening.ts";
 import { version } from "./version.ts";
 
-/** A loaded model with the services that its server needs of it. */
+/** Loaded model: its routes, engines and activity. */
 interface Host extends ModelHost {
   readonly engines: RunningEngines;
   readonly placements: Parts["placements"];
@@ -68,7 +68,7 @@ interface Shared extends WatchServices {
   readonly events: EngineEvents;
 }
 
-/** Wait for a model after which a stream begins, to tell of progress. */
+/** Loading time after which a streaming request gets its headers, and progress as comments. */
 const BEGINS_MS = 1000;
 
 /** Serves all models of `settings`. Errors that a person can mend have a sentence for people as their message. */
@@ -249,7 +249,7 @@ export async function startSeveral(
   };
 }
 
-/** Bytes that a disk gives in a millisecond, for the estimate of a first load. */
+/** Assumed read speed of the disk, for the estimate of a model's first load. */
 const DISK_BYTES_PER_MS = 2 ** 20;
 
 function rowOf(model: OpenModel, shared: Shared): ModelRow<Host> {
@@ -360,7 +360,7 @@ async function loadHost(
   };
 }
 
-/** Entry of a model's batch lines: they are prepared without engines, and hold the model while it answers. */
+/** Gateway for batch lines of a model: tokenises them without engines, and keeps the model loaded while they run. */
 function doorOf({ setting, text, listed }: OpenModel, set: ModelSet<Host>, { responses }: Shared): LineDoor {
   const { name } = setting;
   const host = (): Host => set.expectPresent(name);
@@ -391,7 +391,7 @@ function doorOf({ setting, text, listed }: OpenModel, set: ModelSet<Host>, { res
   };
 }
 
-/** Room for batch lines: that of the model with the least, since a batch may name any. */
+/** Capacity for batch lines: that of the model with the smallest KV cache, since a batch may name any model. */
 function smallestRoom(models: readonly OpenModel[]): ReturnType<typeof batchRoom> {
   const rooms = models.map(({ prepared }) => batchRoom(plannedSpecs(prepared)));
   return rooms.reduce((least, room) => (room.tokens < least.tokens ? room : least));

@@ -149,7 +149,7 @@ async function openWhileLoading(opening: Opening, facts: PromiseWithResolvers<Te
   }
 }
 
-/** Services that the composition gets besides the configuration. */
+/** Services for `compose`, besides the configuration. */
 interface AppServices extends TextServices, WatchedEngines {
   readonly json: JsonReader;
   readonly compiler: ConstraintCompiler;

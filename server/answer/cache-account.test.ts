@@ -18,11 +18,11 @@ import { briefOutcome, type CacheOutcome, endOf } from "./cache-outcome.ts";
 interface Rig {
   readonly fleet: Fleet;
   readonly account: CacheAccount;
-  /** Tokens that the last prompt's sequence drew. */
+  /** Output tokens of the last prompt's sequence. */
   readonly drawn: TokenId[];
   /** Reasons that were counted. */
   readonly counted: string[];
-  /** Runs a prompt to its end, or to its first token if it `stays`; returns what the cache had of it. */
+  /** Runs a prompt to its end, or to its first token if it `stays`. Returns its prefix-cache outcome. */
   run(prompt: readonly TokenId[], options?: Asked): CacheOutcome;
   finish(): void;
   replace(engine: number): void;
@@ -159,9 +159,9 @@ describe("the reason is", () => {
     run(long);
     const answer = [...drawn];
     expect(answer).toHaveLength(4);
-    // The last drawn token was never computed.
+    // The last output token was sampled, but its keys and values were never computed.
     expect(reasonsOf(run([...long, ...answer, 7, 7]))).toEqual(["new 103+3"]);
-    // An answer that was not sent back as it was drawn parts from it.
+    // The client changed the answer before it sent it back.
     expect(reasonsOf(run([...long, answer[0]!, (answer[1]! + 1) % 1000, 7]))).toEqual(["differs 101+2"]);
   });
 

@@ -8,10 +8,10 @@ import { type Nearest, type PastPrompt, PromptHistory } from "../../scheduler/se
 import type { Turn } from "../../scheduler/session/session-table.ts";
 import type { CacheMiss, CacheOutcome, EarlierPrompt, MissReason } from "./cache-outcome.ts";
 
-/** Tokens of an earlier prompt that are kept on each side of the place where a later one parts from it. */
+/** Tokens of an earlier prompt to report on each side of the first one in which a later prompt differs. */
 const AROUND_TOKENS = 24;
 
-/** A prompt whose computing begins. */
+/** Prompt whose first sequence an engine has admitted. */
 export interface StartedPrompt {
   readonly tokens: HashedTokens;
   readonly tenant: string;
@@ -19,23 +19,23 @@ export interface StartedPrompt {
   /** Turn of a session; null: it belongs to none. */
   readonly turn: Turn | null;
   readonly hasLogprobs: boolean;
-  /** False for offline work, whose many prompts would take the place of those of clients that wait. */
+  /** False for offline requests, whose many prompts would displace those of online ones from the history. */
   readonly isKept: boolean;
 }
 
-/** Part of the fleet that tells of its engines. */
+/** Fleet methods that report the engines' state. */
 export type AccountFleet = Pick<Fleet, "loads" | "estimated" | "epochOf">;
 
 /**
- * Explains why tokens of prompts were not cached, by the tenant's own earlier prompts. Of other tenants it shows
- * one bit: whether the engine has evicted any page since.
+ * Explains prefix-cache misses by the tenant's own earlier prompts. It reveals one bit about other tenants:
+ * whether the engine has evicted any page since.
  */
 export class CacheAccount {
   readonly #fleet: AccountFleet;
   readonly #specs: readonly DeviceSpec[];
   readonly #history: PromptHistory;
   readonly #onOutcome: (outcome: CacheOutcome, engine: EngineId) => void;
-  /** Tokens computed so far, by tenant. */
+  /** Tokens computed so far (uncached prompt and output tokens), by tenant. */
   readonly #computed = new Map<string, number>();
 
   constructor(
@@ -50,7 +50,10 @@ export class CacheAccount {
     this.#history = history;
   }
 
-  /** Explains a prompt that an engine has admitted. Returns its entry, to be ended; null: it is not kept. */
+  /**
+   * Explains the misses of an admitted prompt. Also returns its history entry, which the caller passes to
+   * `ended`; null if the history does not keep the prompt.
+   */
   started(prompt: StartedPrompt, cachedTokens: number, at: StartedAt): [CacheOutcome, PastPrompt | null] {
     const { tenant, salt, tokens, turn } = prompt;
     const same = this.#history.nearest(tenant, tokens, (past) => past.salt === salt);
@@ -71,7 +74,7 @@ export class CacheAccount {
     return [outcome, past];
   }
 
-  /** Ends a prompt's entry. */
+  /** Ends a prompt's history entry. `drawn`: its output tokens. */
   ended(past: PastPrompt, drawn: readonly TokenId[]): void {
     this.#count(past.tenant, drawn.length);
     Object.assign(past, this.#now(past.tenant, past.engine));
@@ -144,7 +147,7 @@ export class CacheAccount {
   }
 }
 
-/** True if a prompt and its nearest earlier one have different tokens at `place`. */
+/** True if a prompt and its nearest earlier one have different tokens at index `place`. */
 function partsAt({ past, shared }: Nearest, place: number): boolean {
   return place === shared && shared < past.tokens.length;
 }

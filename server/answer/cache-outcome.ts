@@ -5,17 +5,18 @@ import type { SessionSign } from "../../scheduler/session/session-table.ts";
 /**
  * Reason why tokens of a prompt were not found in the prefix cache:
  *
- * - `differs`: the key's nearest earlier prompt has another token there;
- * - `new`: no earlier prompt of the key reached as far;
+ * - `differs`: the API key's nearest earlier prompt has another token there;
+ * - `new`: no earlier prompt of the API key is as long;
  * - `evicted`: they were computed, and pages were evicted since;
- * - `not_kept`: they stood in an earlier prompt, and nothing was evicted: it failed, or was aborted before;
+ * - `not_kept`: an earlier prompt has them, and no page was evicted: it failed or was aborted before they were
+ *   computed;
  * - `running`: an earlier prompt with them is still being computed;
  * - `lost`: the engine was replaced, or the model loaded again, since;
  * - `other_engine`: they were computed on another engine;
- * - `partial_page`: they are cached, but the page that they share could not be copied;
- * - `no_checkpoint`: they are cached, but no checkpoint of the recurrent state stands there;
- * - `salt`: the key's earlier prompt with them had another cache salt;
- * - `prompt_logprobs`: the request asked for log probabilities of its prompt, which is then computed.
+ * - `partial_page`: they are cached in a partly matching page, which could not be copied;
+ * - `no_checkpoint`: they are cached, but the recurrent state has no checkpoint at their end;
+ * - `salt`: the API key's earlier prompt with them had another cache salt;
+ * - `prompt_logprobs`: the request asked for prompt logprobs, for which the whole prompt is computed.
  */
 export const missReasons = [
   "differs",
@@ -42,34 +43,34 @@ export interface CacheMiss {
   readonly costMs: number;
 }
 
-/** Account of one prompt: which of its tokens were cached, and why the others were not. */
+/** Prefix-cache result of one prompt: its cached tokens, and the reasons for the others. */
 export interface CacheOutcome {
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  /** Tokens among them that were loaded from the lower tier, and those of them from the host's memory. */
+  /** Cached tokens that were loaded from a lower tier (host memory or disk), and those of them from host memory. */
   readonly tierTokens: number;
   readonly hostTokens: number;
-  /** In the order of the prompt, without gaps; empty if all but the last token were cached, which never is. */
+  /** In prompt order, without gaps. Empty if only the last token was computed: it always is. */
   readonly misses: readonly CacheMiss[];
-  /** The nearest earlier prompt of the key; null: there is none. */
+  /** Earlier prompt of the API key with the longest common prefix; null: there is none. */
   readonly earlier: EarlierPrompt | null;
-  /** Session of the prompt, and what told it; null: it belongs to none. */
+  /** Session of the prompt, and the sign by which it was recognised; null: it belongs to none. */
   readonly session: (SessionPlace & { readonly by: SessionSign }) | null;
 }
 
 export interface EarlierPrompt {
-  /** Tokens with which both begin. */
+  /** Length of the common prefix in tokens. */
   readonly shared: number;
   /** Milliseconds since its answer ended; null: it runs. */
   readonly endedAgoMs: number | null;
-  /** Tokens computed for the key since then. */
+  /** Tokens computed for the API key since then. */
   readonly ownTokensSince: number;
-  /** Its tokens around the place where the prompts part, which is at index `at`. */
+  /** Its tokens around the first one that differs, which is `around[at]`. */
   readonly around: readonly TokenId[];
   readonly at: number;
 }
 
-/** Cached tokens by where they were: the engine's own memory, the host's, or a disk. */
+/** Cached tokens by the tier that held them: the engine's own memory, host memory, or disk. */
 export interface FoundTokens {
   readonly memory: number;
   readonly host: number;
@@ -95,7 +96,7 @@ export function briefOutcome(outcome: CacheOutcome): string {
   return `hit=${cachedTokens} of ${promptTokens}; ${tiers}ended=${endOf(misses)}`;
 }
 
-/** Reason and place of the end of the match. */
+/** Reason and token index of the first miss, such as `differs@1234`; `whole` if there is none. */
 export function endOf([first]: readonly CacheMiss[]): string {
   return first === undefined ? "whole" : `${first.reason}@${first.from}`;
 }

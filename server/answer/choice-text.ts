@@ -13,11 +13,11 @@ import { entryOf, scalarCount } from "./token-text.ts";
 /** Part of a request that turns tokens into text. */
 export interface TextRules {
   readonly sampling: Pick<Sampling, "topLogprobs">;
-  /** Output tokens before which no stop string ends the text. */
+  /** Output tokens (`min_tokens`) that must be exceeded before a stop string can end the text. */
   readonly tokensMin: number;
   /** Stop strings of a choice; none is empty. The match that completes first wins. */
   readonly stopStrings: readonly string[];
-  /** True if the matched stop string stays in the text. */
+  /** True if the text keeps the matched stop string. */
   readonly includeStopString: boolean;
   /** True to leave control tokens such as <|im_end|> out of the text. */
   readonly skipSpecialTokens: boolean;
@@ -32,7 +32,7 @@ export interface OfferedCalls {
   readonly functions: readonly CallableFunction[];
   /** Calls in a choice at most; null: no limit. */
   readonly callsMax: number | null;
-  /** True if the answer may be text; false if it must hold a call. */
+  /** True if the answer may be text instead (`tool_choice` "auto"); false if it must hold a call. */
   readonly mayTalk: boolean;
   /** Name of the request field of the functions. */
   readonly param: string;
@@ -55,7 +55,7 @@ export class ChoiceText {
   readonly #parts: PartReader;
   /** True if the request has stop strings. */
   readonly #hasStops: boolean;
-  /** Tokens whose text is not out yet, and `#decoded` before each. */
+  /** Tokens whose text has not been emitted, and the value of `#decoded` before each. */
   #waiting: TokenId[] = [];
   #waitingFrom: number[] = [];
   /** Log probabilities of the waiting tokens; null: the request asks for none. */
@@ -66,7 +66,7 @@ export class ChoiceText {
   #isPlain: boolean;
   #tokens = 0;
   #reasoningTokens = 0;
-  /** UTF-16 units decoded. */
+  /** UTF-16 code units decoded so far. */
   #decoded = 0;
   /** Unicode scalars decoded, counted only for log probabilities. */
   #scalars = 0;
@@ -113,7 +113,7 @@ export class ChoiceText {
     return this.#reasoningTokens;
   }
 
-  /** Delta that the token makes certain; null: none. */
+  /** Takes the next token. Returns the text, reasoning and calls that can be emitted now; null: none. */
   push(token: TokenId, logprobs: TokenLogprobs | null): Delta | null {
     this.#tokens++;
     if (this.#stopTokens.includes(token)) return null; // ends the choice and is not text

@@ -20,9 +20,8 @@ export interface ChoiceListener {
   onEnd(choice: Choice, finish: Finish | null): void;
   onFailed(failure: AnswerFailure): void;
   /**
-  /**
-   * Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew and its time
-   * by cause. The choice's text is whole by then.
+   * Called when the sequence has ended, also after a stop string or an abort, with all of its output tokens and
+   * its time by cause. The choice's text is complete by then.
    */
   onDrawn(choice: Choice, drawn: readonly TokenId[], story: Story): void;
   /** Called last of all for the sequence. */
@@ -36,7 +35,7 @@ export interface ChoiceListener {
 export class Choice implements SequenceListener {
   /** Index among all choices of the answer. */
   readonly index: number;
-  /** Index of the prompt that the choice continues, and the choice's number among that prompt's choices. */
+  /** Index of the prompt that the choice continues, and the choice's index among that prompt's choices. */
   readonly prompt: number;
   readonly place: number;
   readonly text: ChoiceText;

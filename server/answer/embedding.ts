@@ -15,7 +15,7 @@ export interface EmbeddingRequest {
   /** At least one input, each of at least one token. */
   readonly inputs: readonly (readonly TokenId[])[];
   readonly pooling: Pooling;
-  /** True if the model is an encoder. */
+  /** True if the model is an encoder (bidirectional attention), whose texts are each computed in one step. */
   readonly isWhole: boolean;
   /** Index of the first token of each pair's second text; absent: the inputs are single texts. */
   readonly secondAt?: readonly number[];
@@ -70,7 +70,7 @@ export class Embedding {
     for (let i = 0; i < SUBMITTED_MAX; i++) this.#submitNext();
   }
 
-  /** Time of steps that its texts would have taken alone. */
+  /** Device time attributed to the texts that have ended: the steps' milliseconds as if each ran alone. */
   deviceMs = 0;
 
   /** Time by cause of the text that ended last; null: none has. */

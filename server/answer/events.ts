@@ -94,9 +94,9 @@ export interface Usage {
   readonly reasoningTokens: number;
   /** Prompt tokens with cached keys and values, of the first choice of each prompt. */
   readonly cachedTokens: number;
-  /** Tokens of drafts that steps have checked, and those that were right; absent: none were checked. */
+  /** Draft tokens that were verified, and those that were accepted; absent: none were verified. */
   readonly drafts?: DraftUsage;
-  /** Checked tokens of the client's prediction, and the right ones; absent: it gave none. */
+  /** Verified and accepted tokens of the client's `prediction`; absent: it gave none. */
   readonly predicted?: DraftUsage;
 }
 

@@ -23,7 +23,7 @@ import { PromptTokens } from "./token-text.ts";
  * Runs a parsed request: its prompts become sequences on the fleet, and their tokens become answer events.
  */
 
-/** Prompts and how to continue them, validated and with defaults applied. */
+/** Prompts with their generation options, validated and with defaults applied. */
 export interface GenerationRequest extends TextRules {
   readonly prompts: readonly (readonly TokenId[])[];
   /**
@@ -39,16 +39,16 @@ export interface GenerationRequest extends TextRules {
   /** True if the model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
-  /** Most drafted tokens that a step checks, see `SequenceSpec`. */
+  /** Maximum draft tokens that a step verifies, see `SequenceSpec`. */
   readonly draftTokensMax?: number;
-  /** Text that the client expects the answer to resemble, see `SequenceSpec`. */
+  /** Tokens of the text that the client expects the answer to resemble, see `SequenceSpec`. */
   readonly prediction?: ArrayLike<TokenId>;
   /**
    * Alternatives per prompt token in the prompt log probabilities of `done`; absent: no prompt log
    * probabilities.
    */
   readonly promptLogprobs?: number;
-  /** True to emit events of prompt progress. */
+  /** True to emit `progress` events during the prefill of the first prompt. */
   readonly tellsProgress?: boolean;
   /** True if `done` waits for the last sequence to end, so that all of its time is known. */
   readonly tellsWhy?: boolean;
@@ -109,29 +109,29 @@ export interface Generation {
   resume(): void;
   /** Raises the request's service class; never lowers it. */
   raise(service: RequestedService, taskGroup: number | null): void;
-  /** Releases the sequence: contrary to the request, no further answer continues it. */
+  /** Releases the KV cache held for a further answer in the same prompt: none will continue the sequence. */
   release(): void;
   /** Sequence of the first choice; null before submission. */
   readonly sequence: SequenceId | null;
   readonly usage: Usage;
   /**
-   * Names of constraint parts that demand nothing, or that cannot be enforced and need not be; known once the
-   * request has started.
+   * Names of constraint parts without effect: they demand nothing, or are optional and cannot be enforced.
+   * Complete once the constraint is compiled.
    */
   readonly ignored: readonly string[];
-  /** Outcome in the cache of each prompt whose computing has begun. */
+  /** Prefix-cache outcomes of the prompts that engines have admitted. */
   readonly cacheOutcomes: readonly CacheOutcome[];
-  /** Engine on which its computing began; null: it has not. */
+  /** Engine that admitted its first sequence; null: none has yet. */
   readonly engine: EngineId | null;
-  /** Ids of its sequences that were submitted. */
+  /** Ids of its submitted sequences. */
   readonly sequences: readonly SequenceId[];
   /** Time by cause of the first sequence that runs; of the one that ended last if none does. Null: none was submitted. */
   readonly story: Story | null;
-  /** Time of steps that its sequences would have taken alone, up to now. */
+  /** Device time attributed to it so far: the steps' milliseconds as if each sequence ran alone. */
   readonly deviceMs: number;
   /** True if it has a token, or has ended. */
   readonly hasBegun: boolean;
-  /** Estimate for its first sequence; null: that does not wait for its first token. */
+  /** Estimated begin and end of its first sequence; null: there is none yet, or that has its first token. */
   readonly estimate: Estimate | null;
 }
 
@@ -168,14 +168,14 @@ export class RunningGeneration implements Generation, ChoiceListener {
   readonly #listener: AnswerListener;
   /** Called before the last event. */
   readonly #onEnd: () => void;
-  /** Called once no sequence runs, after the last event unless that waits for it. */
+  /** Called once no sequence runs: after the last event, also where that waited for the sequences (`tellsWhy`). */
   readonly #onSettled: () => void;
   /** Submitted sequences that have not ended. */
   #unsettled = 0;
   #isSettled = false;
   #isDone = false;
   #story: Story | null = null;
-  /** Time of steps that its ended sequences would have taken alone. */
+  /** Device time attributed to its ended sequences, as in `deviceMs`. */
   #deviceMs = 0;
   readonly #account: CacheAccount;
   /** Outcomes by prompt; undefined before its start. */
@@ -184,7 +184,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
   readonly #sessions: SessionKeeper | null;
   /** Turns of sessions, by prompt. */
   readonly #turns: (Turn | null)[] = [];
-  /** Entries of the prompts in the history, by prompt. */
+  /** History entries by prompt; null if the history does not keep it, undefined before its start. */
   readonly #pasts: (PastPrompt | null | undefined)[] = [];
   readonly #choices: readonly Choice[];
   #choicesOpen: number;
@@ -367,7 +367,10 @@ export class RunningGeneration implements Generation, ChoiceListener {
     };
   }
 
-  /** The session's turn for a prompt that somebody may go on from. */
+  /**
+   * Begins the session's turn for a prompt that a client may continue. Null for calls of programs, requests for
+   * prompt logprobs and offline requests.
+   */
   #turnOf(promptTokens: readonly TokenId[]): Turn | null {
     const { tenant, cacheSalt: salt, promptLogprobs, service, place, answers, names } = this.#request;
     const isAlone = place === undefined && answers === undefined && promptLogprobs === undefined;
@@ -520,7 +523,7 @@ function seedOf([low, high]: readonly [number, number], choice: number): readonl
   return [sum >>> 0, (high + (sum > 0xffffffff ? 1 : 0)) >>> 0];
 }
 
-/** Counts a draft of `tokens` tokens, of which `accepted` were right. */
+/** Adds a draft of `tokens` verified tokens, of which `accepted` were accepted. */
 function added(before: DraftUsage | null, tokens: number, accepted: number): DraftUsage {
   return { tokens: (before?.tokens ?? 0) + tokens, accepted: (before?.accepted ?? 0) + accepted };
 }

@@ -58,7 +58,7 @@ export class Generator {
     this.#sessions = sessions;
   }
 
-  /** Keeps no sessions any more: the engines end. */
+  /** Stops keeping the pages of sessions, before the engines end. */
   close(): void {
     this.#sessions?.close();
   }

@@ -54,7 +54,7 @@ export class PartReader {
     return this.#numbered(joined(emitted));
   }
 
-  /** Parts that were held back. */
+  /** Ends the text. Returns the parts that were held back. */
   end(mayStop: boolean): Part[] {
     if (this.#matched !== null) return [];
     const rest = this.#reader?.end() ?? [];

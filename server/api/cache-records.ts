@@ -1,4 +1,4 @@
-/** Accounts of what the prefix cache had of requests: GET /v1/requests/{id}/cache. */
+/** Prefix-cache reports of recent requests, with the reasons for misses: GET /v1/requests/{id}/cache. */
 import type { TokenId } from "../../base/token.ts";
 import { type PromptPart, partAt } from "../../text/conversation/prompt-outline.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
@@ -6,29 +6,29 @@ import { type CacheMiss, type CacheOutcome, endOf, foundTokens } from "../answer
 import { ApiError, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
 
-/** Requests whose accounts are kept, of all keys together. */
+/** Requests whose reports are kept, of all API keys together. */
 const RECORDS_MAX = 1024;
 /** Characters shown on each side of the first token that differs. */
 const SIDE_CHARACTERS = 20;
-/** Tokens that are decoded for them. */
+/** Tokens that are decoded to get those characters. */
 const SIDE_TOKENS = 24;
 
-/** A request whose prompts were looked up in the cache. */
+/** Request whose prompts engines have looked up in the prefix cache. */
 export interface LookedUp {
   readonly tenant: string;
   readonly requestId: string;
   readonly prompts: readonly (readonly TokenId[])[];
   readonly outcomes: readonly CacheOutcome[];
-  /** Places of the messages of a chat; absent: it is none. */
+  /** Positions of a chat's messages in the prompt; absent: the request is not a chat. */
   readonly outline?: readonly PromptPart[];
 }
 
-/** Keeps the accounts of the last requests. Each key sees its own. */
+/** Keeps the reports of the last requests. An API key sees its own. */
 export class CacheRecords {
   /** Records by tenant and id, oldest first. */
   readonly #records = new Map<string, object>();
 
-  /** Returns a function that keeps accounts of a model. */
+  /** Returns a function that keeps the reports of one model's requests. */
   recorder(model: string, tokenizer: Tokenizer): (request: LookedUp) => void {
     return (request) => {
       const key = keyOf(request.tenant, request.requestId);
@@ -38,7 +38,7 @@ export class CacheRecords {
     };
   }
 
-  /** GET /v1/requests/{id}/cache; null if there is no such route. */
+  /** GET /v1/requests/{id}/cache; null if there is no such route. Throws 404 if there is no report. */
   read({ rest, tenant }: Pick<Call, "rest" | "tenant">): object | null {
     const [id = "", what, ...more] = rest.split("/");
     if (what !== "cache" || more.length > 0) return null;
@@ -49,7 +49,7 @@ export class CacheRecords {
   }
 }
 
-/** Tenants are hexadecimal or empty. */
+/** Key of a record. It is unambiguous, since a tenant is hexadecimal or empty. */
 function keyOf(tenant: string, id: string): string {
   return `${tenant} ${id}`;
 }
@@ -93,7 +93,7 @@ function recordOf(
   };
 }
 
-/** Place of the first token that differs, and the text around it: now, and in the earlier prompt. */
+/** Message that holds the first differing token, and the text around the token: now, and in the earlier prompt. */
 function differenceOf(
   { from }: CacheMiss,
   prompt: readonly TokenId[],

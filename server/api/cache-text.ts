@@ -4,7 +4,7 @@ import type { Tokenizer } from "../../text/tokenizer.ts";
 import { ApiError, badRequest, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
 
-/** `caches`: the last snapshots by engine, as the page shows them. */
+/** Decodes a node's first tokens. `caches`: the last snapshots by engine. Throws 400, 404 or 501. */
 export function readCacheText(
   { request }: Call,
   caches: readonly (CacheSnapshot | null)[],

@@ -11,15 +11,15 @@ import type { StreamText } from "../http/text-batch.ts";
  */
 export type ShownEvent = Exclude<AnswerEvent, { readonly kind: "failed" | "progress" }>;
 
-/** Current state of an answer. `times`: absent if not measured. */
+/** State of an answer at the time of an event. `times`: absent if not measured. */
 export interface CodecAnswer {
   readonly usage: Usage;
   readonly times?: AnswerTimes;
-  /** Record of the request for its last text; null: the client asks for none. */
+  /** Timing record of the request, for the end of the answer; null: the client asks for none. */
   readonly why?: object | null;
 }
 
-/** Member of an answer's last object that holds the record of its request; empty if the client asks for none. */
+/** Member `bunting` of an answer's last object, with the request's record; empty if the client asks for none. */
 export function whyMember({ why }: Pick<CodecAnswer, "why">): {
   readonly bunting?: { readonly why: object };
 } {
@@ -29,7 +29,7 @@ export function whyMember({ why }: Pick<CodecAnswer, "why">): {
 /** Writes one answer in one wire format. The route creates one codec for each request. */
 export interface Codec {
   readonly framing: Framing;
-  /** Log probabilities that the codec holds at most, in a stream too; absent: a stream holds none. */
+  /** Maximum log probabilities that the codec buffers, also for a stream; absent: a stream buffers none. */
   readonly logprobsMax?: number;
   /** The answer as one JSON body. `times`: absent if not measured. */
   body(answer: WholeAnswer, times?: AnswerTimes): object;

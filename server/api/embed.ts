@@ -23,7 +23,7 @@ export interface EmbedRequest {
   readonly inputs: readonly Prompt[];
   /** Name of the request field of the inputs. */
   readonly param: string;
-  /** Text before each input. Absent: the model's usual prompt. */
+  /** Text before each input. Absent: the model's default prompt. */
   readonly prompt?: string;
   /** Size of each vector: the first `dimensions` components of the model's; null for all. */
   readonly dimensions: number | null;
@@ -153,8 +153,8 @@ export function embeddingOf({ model }: Pick<PromptServices, "model">) {
 }
 
 /**
- * Tokens of each input, with the special tokens that the model's tokenizer puts around a text. Throws 400 if no
- * input has any.
+ * Tokens of each input, with the special tokens that the model's tokenizer puts around a text. Throws 400 if an
+ * input exceeds the context, or all inputs are empty.
  */
 export async function embeddingTokens(
   { inputs, param, prompt: asked }: Pick<EmbedRequest, "inputs" | "param" | "prompt">,

@@ -3,7 +3,7 @@ import { badRequest } from "../http/errors.ts";
 import { type EmbedServices, embeddingOf } from "./embed.ts";
 import { type Fields, refusal } from "./fields.ts";
 
-/** Names of prompts that stand for an `input_type`, the usual ones of other servers among them. */
+/** Prompt names to look for by `input_type`, in order. */
 const namesOfType: Readonly<Record<string, readonly string[]>> = {
   query: ["query", "search_query"],
   search_query: ["search_query", "query"],
@@ -13,8 +13,8 @@ const namesOfType: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Prompt that `prompt_name` or `input_type` asks for; undefined: the model's usual one. A model without
- * prompts embeds every type alike.
+ * Prompt that `prompt_name` or `input_type` asks for; undefined: the model's default. A model without prompts
+ * embeds every type alike. Throws 400 for a name that the model lacks.
  */
 export function embeddingPrompt(fields: Fields, services: Pick<EmbedServices, "model">): string | undefined {
   const { prompts } = embeddingOf(services);

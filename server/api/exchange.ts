@@ -45,8 +45,8 @@ export function reportIgnored(call: Call, ignored: readonly string[]): void {
 type Asked = Exchange["services"] & Pick<Exchange, "limits"> & Pick<PromptServices, "encoder">;
 
 /**
- * Handler of a route that asks the model for work. It names body fields without effect in the header
- * `x-bunting-ignored`.
+ * Creates the handler of a route that runs the model. The handler names body fields without effect in the
+ * header `x-bunting-ignored`.
  */
 export function asking<Services extends Asked, Request extends { readonly ignored: readonly string[] }>(
   services: Services,

@@ -15,7 +15,7 @@ export interface FieldKind {
   readonly maxItems?: number;
   readonly maxProperties?: number;
   readonly enum?: readonly unknown[];
-  /** Kind of an array's items, among which null has no meaning of its own. */
+  /** Kind of an array's items. A null item is not accepted as a missing one. */
   readonly items?: FieldKind;
   /** Kind of the values of an object whose keys are the client's. */
   readonly values?: FieldKind;
@@ -26,12 +26,12 @@ export const objectKind: FieldKind = { type: "object" };
 /** A text, or parts of one. */
 export const textOrPartsKind: FieldKind = { type: ["string", "array"], items: objectKind };
 
-/** Hears of each reading: the path of the object, the field, and the values that its reader accepts. */
+/** Called for each field that is read, with the object's path, the field's name, and the accepted values. */
 export type ReadingListener = (path: string, name: string, kind: FieldKind) => void;
 
 let listener: ReadingListener | null = null;
 
-/** Runs readers, and tells of what they read. The description of the API is made so (server/api/openapi/). */
+/** Calls `tell` for each field that `run` reads. The OpenAPI document is generated so (server/api/openapi/). */
 export function withReadings<Result>(tell: ReadingListener, run: () => Result): Result {
   const before = listener;
   listener = tell;
@@ -75,7 +75,7 @@ export class Fields {
     return this.peek(name);
   }
 
-  /** The raw value of the field, marked as read; another reader tells what it accepts. */
+  /** The raw value of the field, marked as read. Does not report it to the listener: another reader of it does. */
   taken(name: string): unknown {
     this.#read.push(name);
     return this.peek(name);
@@ -194,7 +194,7 @@ export class Fields {
   }
 }
 
-/** Names that are safe to put in a header. */
+/** Filters names that are safe to put in a header. */
 export function reportable(names: readonly string[]): string[] {
   const charactersMax = requestLimits.ignoredNameCharactersMax;
   return names.filter((name) => name.length <= charactersMax && /^[A-Za-z0-9_.-]+$/.test(name));

@@ -35,8 +35,8 @@ const model = {
 const templateOf = (template: string) =>
   new ChatTemplate({ template, toolTemplate: null, specialTokens: {} }, new ControlTexts([]));
 /**
- * A template with a switch; one with efforts; a model that thinks and accepts neither; one that does not
- * think.
+ * Templates with a switch for reasoning, with efforts, of a model that reasons and accepts neither, and of one that
+ * does not reason.
  */
 const templates = [
   "{{ enable_thinking }}<think>",
@@ -152,7 +152,7 @@ function askedOf(
 }
 
 /**
- * Groups the fields of thinking: they express one wish in several ways, and the first one counts even if it
+ * Groups the reasoning fields: each group sets one option in several ways, and the first one counts even if it
  * has no effect.
  */
 function subjectOf(name: string): string {

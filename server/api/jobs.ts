@@ -56,7 +56,7 @@ export function startJobs(
   );
 }
 
-/** Entry of lines, the names of the models that answer them, and the engines' room for them. */
+/** Gateway for batch lines, the models that may answer them, and the engines' capacity for them. */
 export interface JobEntry {
   readonly door: LineDoor;
   /** null: lines may name any model. */
@@ -66,7 +66,7 @@ export interface JobEntry {
   readonly traces: Traces | null;
 }
 
-/** Starts the job service. It resumes unfinished jobs of the store. */
+/** Starts the job service of a server with any number of models. It resumes unfinished jobs of the store. */
 export function runJobs(
   store: JobStore,
   settings: JobSettings,
@@ -111,7 +111,7 @@ export function lineServices({
   return { generator, lifecycle, telemetry: counted, cacheSaltFor, recordCache: null, recordRequest: null };
 }
 
-/** Room of engines for lines. */
+/** Capacity of all engines together: KV-cache tokens, sequences, and tokens of a step. */
 export function batchRoom(
   specs: readonly Pick<DeviceSpec, "pages" | "pageTokens" | "stepChunksMax" | "stepTokensMax">[],
 ): BatchRoom {

@@ -66,9 +66,9 @@ export function note(ignored: Set<string>, name: string): void {
 }
 
 /**
- * Index of the first message to answer now, by the messages' roles: the one behind the last answer. Tool
- * results there mean that the assistant is at work, so no message is new. An assistant's message at the end
- * is a prefix to continue.
+ * Index of the first message to answer now, by the messages' roles: the one after the last answer. Tool results
+ * there belong to a turn in progress, so no message is new. An assistant's message at the end is a prefix to
+ * continue.
  */
 export function askedFrom(roles: readonly unknown[]): number {
   const end = roles.findLastIndex((role) => role !== "assistant") + 1;

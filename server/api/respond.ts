@@ -39,36 +39,36 @@ export interface Exchange {
   readonly tenant: string;
   /** Name of the conversation in a header; null: none. */
   readonly sessionName: string | null;
-  /** The request's way in and out, for its record; absent: it has no record. */
+  /** Transport facts of the request, for its record; absent: it has no record. */
   readonly entry?: RequestEntry;
   readonly services: {
     readonly cacheSaltFor: CacheSaltFor;
     readonly generator: Generator;
     readonly lifecycle: Lifecycle;
     readonly telemetry: AnswerTelemetry;
-    /** Keeps what the cache had of a request; null: nobody asks for it. */
+    /** Keeps the prefix-cache report of a request; null: reports are not kept. */
     readonly recordCache: ((request: LookedUp) => void) | null;
-    /** Opens records of requests; null: nobody asks for them. */
+    /** Opens the timing record of a request; null: records are not kept. */
     readonly recordRequest: RequestRecorder | null;
   };
   readonly limits: RespondLimits;
 }
 
-/** A request's way in and out. */
+/** Transport facts of a request: its route, the time of its arrival, and a hook for the end of its answer. */
 export interface RequestEntry {
   readonly route: string;
   /** Time at which its body was parsed, on the clock of `performance.now()`. */
   readonly readMs: number;
-  /** True if its answer ends with its record. */
+  /** True if the client asks for the record at the end of the answer (`x-bunting-why: 1`). */
   readonly wantsWhy: boolean;
   /** Calls `tell` once the answer is written. */
   whenSent(tell: () => void): void;
   readonly trace?: AnswerTrace | undefined;
-  /** Headers that may name the span which it is part of; absent: requests are not traced. */
+  /** Headers with the client's trace context (`traceparent`); absent: requests are not traced. */
   readonly traceHeaders?: Headers | undefined;
 }
 
-/** Context of a request whose answer is not streamed, of HTTP or of a batch. */
+/** Context of an HTTP request or batch line whose answer is not streamed. */
 export type WholeExchange = Omit<Exchange, "reply" | "limits">;
 
 /** A parsed request whose prompts are tokens. */
@@ -76,9 +76,9 @@ export interface PreparedRequest {
   readonly prompts: GenerationRequest["prompts"];
   readonly options: GenerationOptions;
   readonly isStream: boolean;
-  /** Fields whose value in the template differs from what the client sent; absent: none. */
+  /** Names of fields that the template does not read, or reads as another value; absent: none. */
   readonly ignored?: readonly string[];
-  /** Places of a chat's messages in its prompt; absent: it is no chat. */
+  /** Positions of a chat's messages in its prompt; absent: the request is not a chat. */
   readonly outline?: readonly PromptPart[];
   /** Creates the codec of one answer. */
   readonly codec: () => Codec;
@@ -86,7 +86,7 @@ export interface PreparedRequest {
   readonly shown?: (answer: WholeAnswer) => WholeAnswer;
 }
 
-/** A chat's request, whose prompt is ready. */
+/** Builds the prepared request of a chat whose prompt is tokenised. */
 export function preparedChat<Written extends Codec>(
   { generation, stream: isStream }: { readonly generation: GenerationOptions; readonly stream: boolean },
   { tokens, format, outline, ignored }: Pick<ReadyChat, "tokens" | "format" | "outline" | "ignored">,
@@ -137,7 +137,10 @@ export async function answerWhole(
   return { body, usage: answer.usage, ignored, cache };
 }
 
-/** Responds as soon as the status is certain to be 200. */
+/**
+ * Answers with a stream. Resolves once the first sequence is admitted, or after `commitMs`. Rejects with the
+ * ApiError of a request that is refused or fails before that.
+ */
 async function answerStream(exchange: Exchange, prepared: PreparedRequest): Promise<Response> {
   const codec = prepared.codec();
   const request = requestOf(exchange, prepared, codec);
@@ -189,7 +192,7 @@ async function answerStream(exchange: Exchange, prepared: PreparedRequest): Prom
   return response;
 }
 
-/** Writes comments that say when the answer will begin, until it does. */
+/** Writes comments with the estimated time of the first token, until the answer begins. */
 function tellWait(generation: Generation, stream: ResponseStream): void {
   const tell = (): void => {
     if (stream.isClosed || generation.hasBegun) clearInterval(ticks);
@@ -229,7 +232,7 @@ function whyOf({ entry }: WholeExchange, record: RequestRecord | null): object |
   return entry?.wantsWhy === true && record !== null ? record.json() : null;
 }
 
-/** Names of fields without effect, or read differently from what the client sent, as a header's value; "" for none. */
+/** Value of the header `x-bunting-ignored`: fields without effect, or read as another value; "" for none. */
 export function ignoredText(ignored: readonly string[]): string {
   const { ignoredNamesMax: max, ignoredNameCharactersMax: charactersMax } = requestLimits;
   return [...new Set(ignored)]
@@ -242,7 +245,7 @@ export function ignoredText(ignored: readonly string[]): string {
 /** Prompts that the header `x-bunting-cache` names at most. */
 const CACHE_PROMPTS_MAX = 8;
 
-/** Outcome of each prompt in the cache, as a header's value; "" if none has begun. */
+/** Prefix-cache outcomes of the prompts as a header's value; "" if none has been admitted. */
 function cacheText({ cacheOutcomes }: Generation): string {
   return cacheOutcomes.slice(0, CACHE_PROMPTS_MAX).map(briefOutcome).join(", ");
 }

@@ -1,4 +1,4 @@
-/** Streams that go on after a lost connection: the header that asks for one, and the routes that read and end it. */
+/** Streams that outlive their connections: the header that requests one, and routes to read it again or end it. */
 import { ApiError, asApiError, badRequest, quote } from "../http/errors.ts";
 import { pathOf } from "../http/head.ts";
 import type { KeptStream } from "../http/kept-stream.ts";
@@ -57,8 +57,8 @@ export function startingAfter({ request }: Pick<Call, "request">): number | null
 }
 
 /**
- * Answers with a stream that is kept. A refusal before its first event is the response's own; `answer` gets the
- * place to write to.
+ * Answers through a kept stream: `answer` writes to it, and the client reads from it. An error before the first
+ * event is written to the stream and thrown.
  */
 export async function answerKept(
   outer: Pick<Call, "reply" | "request" | "requestId">,
@@ -104,7 +104,7 @@ function readStream(call: Call, streams: KeptStreams): Response {
   return stream.read(call.reply, startingAfter(call));
 }
 
-/** Answers alike whether there is such a stream or not. */
+/** Ends a stream. Answers 204, also if there is none. */
 function endStream({ request, tenant }: Call, streams: KeptStreams): Response {
   const name = nameIn(new URL(request.url).searchParams);
   const stream = streams.find(tenant, name);

@@ -29,7 +29,7 @@ export interface RouteDeps extends PromptServices {
   readonly specs: readonly DeviceSpec[];
   readonly placements: PlacementLog;
   readonly activity: ActivityLog;
-  /** Asks the engines for snapshots of their prefix caches, which `activity` then has. */
+  /** Asks the engines for snapshots of their prefix caches, which arrive in `activity`. */
   readonly inspect: StateSources["inspect"];
   readonly generator: Generator;
   readonly cacheRecords: CacheRecords;
@@ -37,7 +37,7 @@ export interface RouteDeps extends PromptServices {
   readonly requestRecords: RequestRecords;
   readonly recordRequest: Exchange["services"]["recordRequest"];
   readonly programs: Programs;
-  /** Programs that answer chats, by model name. */
+  /** Programs served as models, by model name. */
   readonly programModels: ReadonlyMap<string, ProgramModel>;
   /** True if the server speaks Parrot's own wire formats too. */
   readonly speaksParrot: boolean;

@@ -131,7 +131,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
 }
 
-/** Lists of which the stream of the state tells. */
+/** Lists that `GET /state/stream` sends. */
 export function stateLists(
   { requestRecords, jobs }: Pick<RouteDeps, "requestRecords" | "jobs">,
   programs: () => readonly Programs[],
@@ -146,12 +146,12 @@ export function stateLists(
   };
 }
 
-/** Route of the use of keys. */
+/** Route of token use by API key. */
 export function usageRoute(ledger: KeyUse): Route {
   return { method: "GET", path: "/v1/usage", isPublic: false, handler: (call) => readUsage(call, ledger) };
 }
 
-/** Routes of the records of requests. */
+/** Routes of timing records and prefix-cache reports of requests. */
 export function requestRoutes({
   requestRecords,
   cacheRecords,
@@ -278,7 +278,7 @@ async function session(call: Call, deps: RouteDeps): Promise<Response> {
   return openSession(await call.readWork(), call, deps);
 }
 
-/** Answers 200 while the process lives, also while it loads or drains, but not once every engine is lost. */
+/** Answers 200 while the process lives, also while it loads or drains. Throws 503 once every engine is lost. */
 function alive(lifecycle: Lifecycle): object {
   if (lifecycle.state === "lost") lifecycle.expectReady();
   return { status: "ok" };

@@ -171,8 +171,9 @@ function headOf({ model }: EmbedServices) {
 }
 
 /**
- * Tokens of a pair. The chat template writes them if it knows the roles `query` and `document`. Else an
- * encoder's tokenizer puts its special tokens around the two, and otherwise they are concatenated.
+ * Tokens of a pair. The chat template writes them if it knows the roles `query` and `document`. Otherwise an
+ * encoder's tokenizer adds its special tokens, and for other models the two texts are concatenated. Throws 400 if
+ * the pair is empty or exceeds the context.
  */
 async function tokensOf({ query, document, param }: Pair, services: EmbedServices): Promise<TokenPair> {
   const { template, model } = services;

@@ -1,4 +1,4 @@
-/** Names that clients give their conversations, by which sessions are told apart (scheduler/session/). */
+/** Names that clients give their conversations, by which sessions are distinguished (scheduler/session/). */
 import { noNames, type SessionNames } from "../../scheduler/session/session-table.ts";
 import type { Fields } from "./fields.ts";
 
@@ -17,7 +17,7 @@ export function sessionHeaderOf(headers: Headers): string | null {
   return null;
 }
 
-/** Names in a request's body, absent if there are none. Values that are no names stay unread. */
+/** Names of session and user in a request's body; absent if there are none. Leaves invalid values unread. */
 export function namesIn(fields: Fields): { readonly names?: SessionNames } {
   const user = userIdIn(fields);
   const session = nameIn(fields, "session_id") ?? nameIn(fields, "prompt_cache_key") ?? user.session;
@@ -25,7 +25,7 @@ export function namesIn(fields: Fields): { readonly names?: SessionNames } {
   return session === null && person === null ? {} : { names: { session, person } };
 }
 
-/** The names of a body behind that of a header. */
+/** Names of a body, in which a header's session name replaces the body's; `header` null: none. */
 export function namesWith(header: string | null, names: SessionNames = noNames): SessionNames {
   return header === null ? names : { ...names, session: header };
 }
@@ -36,7 +36,7 @@ function nameIn(fields: Fields, field: string): string | null {
   return fields.string(field)!.slice(0, NAME_CHARACTERS);
 }
 
-/** Anthropic's `metadata.user_id`. Claude Code's holds a session: as JSON, or behind the last `_session_`. */
+/** Reads Anthropic's `metadata.user_id`. Claude Code's has a session id: in JSON, or after the last `_session_`. */
 function userIdIn(fields: Fields): SessionNames {
   const metadata = fields.peek("metadata");
   if (typeof metadata !== "object" || metadata === null) return noNames;

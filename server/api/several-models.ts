@@ -88,7 +88,7 @@ function present(
   return [psEntry(listed.name, listed, { bytes, isOnGpu: listed.isOnGpu, expires })];
 }
 
-/** State in the words of llama-server's `/models`. */
+/** State in the values of llama-server's `/models`. */
 function statusWord({ phase }: ModelStatus): "loaded" | "loading" | "unloaded" {
   if (phase === "loading") return "loading";
   return phase === "out" ? "unloaded" : "loaded";

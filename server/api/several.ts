@@ -45,7 +45,7 @@ export interface SeveralDeps {
   readonly metrics: () => Promise<Response>;
   readonly state: (isAdmin: boolean) => object;
   readonly stateStream: Route["handler"];
-  /** Wait after which a stream begins, to tell of progress. An answer that comes before has a status of its own. */
+  /** Loading time after which a streaming request gets its headers and progress. Errors before it have a status. */
   readonly beginsMs: number;
   readonly limits: RespondLimits;
 }
@@ -78,7 +78,7 @@ const ofModels: readonly (readonly [Route["method"], string])[] = [
   ["POST", "/infill"],
 ];
 
-/** Routes that answer with text. They refuse a model that writes none before it takes the place of others. */
+/** Routes that generate text. They refuse an embedding model before it is loaded and other models are unloaded. */
 const writers = new Set([
   "/v1/chat/completions",
   "/v1/completions",
@@ -163,7 +163,7 @@ const SESSION = "/v1/sessions/{id}/…";
 type Row = Pick<Route, "method" | "path">;
 type Body = Readonly<Record<string, unknown>>;
 
-/** Passes a request to the model that it names, and loads that one first if need be. */
+/** Passes a request to the routes of the model that it names. Loads that model first if necessary. */
 async function toModel(call: Call, row: Row, deps: SeveralDeps): Promise<unknown> {
   deps.lifecycle.expectReady();
   const body: Body = row.method === "POST" ? await call.readWork() : {};
@@ -190,7 +190,7 @@ async function toModel(call: Call, row: Row, deps: SeveralDeps): Promise<unknown
   return await answerWaiting(read, name, answer, deps);
 }
 
-/** Answers with a stream whose comments tell of progress, if loading takes a while. */
+/** Answers as `answer` does within `beginsMs`, else with a stream whose comments report loading progress. */
 async function answerWaiting(
   call: Call,
   name: string,
@@ -262,7 +262,7 @@ function givenName(call: Call, { method, path }: Row, { model, name }: Body): un
   return path.startsWith("/api/") ? (model ?? name) : model;
 }
 
-/** Name of the model that a request means. Throws 404, or 400 for a name that is no text. */
+/** Name of the requested model; by default the first one. Throws 404, or 400 for a name that is not a string. */
 export function resolvedName(
   given: unknown,
   { models, answersToAny }: Pick<SeveralDeps, "models" | "answersToAny">,
@@ -276,7 +276,7 @@ export function resolvedName(
   throw new ModelNotFound(given, names);
 }
 
-/** Ollama's `keep_alive` in milliseconds; null if there is none. */
+/** Ollama's `keep_alive` in milliseconds; null if there is none. Throws 400. */
 function keepAliveOf({ path }: Row, { keep_alive: given }: Body): number | null {
   if (!path.startsWith("/api/") || given === undefined || given === null) return null;
   try {
@@ -288,7 +288,7 @@ function keepAliveOf({ path }: Row, { keep_alive: given }: Body): number | null 
   );
 }
 
-/** True for a request of Ollama's that has no prompt: it only loads the model, or drops it. */
+/** True for an Ollama request without a prompt, which only loads or unloads the model. */
 function isLoadAlone({ path }: Row, { prompt = "", messages = [] }: Body): boolean {
   if (path === "/api/chat") return Array.isArray(messages) && messages.length === 0;
   return path === "/api/generate" && prompt === "";

@@ -2,11 +2,11 @@
 
 import { badRequest, quote } from "../http/errors.ts";
 
-/** Targets in milliseconds at most; null: none. */
+/** Upper bounds in milliseconds; null: none. */
 export interface Targets {
-  /** Time between two tokens (TBT). */
+  /** Inter-token latency, also called time between tokens (TBT) or time per output token (TPOT). */
   readonly tbtMs: number | null;
-  /** Time from the request's arrival at an engine to its first token (TTFT). */
+  /** Time to first token (TTFT), from the request's arrival at an engine. */
   readonly ttftMs: number | null;
 }
 
@@ -18,7 +18,7 @@ export const ttftHeaders = ["x-bunting-ttft-ms", "x-slo-ttft-ms"] as const;
 export const tbtMsMax = 60_000;
 export const ttftMsMax = 600_000;
 
-/** Throws 400 for a value that is no time, and for two headers that disagree. */
+/** Reads the targets. Throws 400 for a value out of range, and for two headers that disagree. */
 export function targetsOf(headers: Headers): Targets {
   return { tbtMs: timeOf(headers, tbtHeaders, tbtMsMax), ttftMs: timeOf(headers, ttftHeaders, ttftMsMax) };
 }

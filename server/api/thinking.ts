@@ -12,12 +12,12 @@ const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as 
 export type Effort = (typeof efforts)[number];
 
 /**
- * Reasoning tokens at most by effort, for models that do not know of efforts. Efforts not listed have no
- * limit.
+ * Maximum reasoning tokens by effort, for models whose template does not read an effort. Efforts not listed have
+ * no limit.
  */
 const effortTokens: Partial<Record<Effort, number>> = { minimal: 256, low: 1024, medium: 4096 };
 
-/** A request's wishes about reasoning; null where it has none. */
+/** Reasoning options that a request sets; null for an option that it does not set. */
 export interface ThinkingAsked {
   /** True to reason, false not to. */
   readonly isWanted: boolean | null;
@@ -26,12 +26,12 @@ export interface ThinkingAsked {
   readonly tokensMax: number | null;
 }
 
-/** Effect of the wishes with a given chat template. */
+/** Effect of the reasoning options with a given chat template. */
 export interface ThinkingSettled {
   /** Arguments for the template. */
   readonly templateArguments: Readonly<Record<string, unknown>>;
   readonly tokensMax: number | null;
-  /** True for each wish that changes the prompt or the answer. */
+  /** True for each option that changes the prompt or limits the reasoning. */
   readonly has: Readonly<Record<keyof ThinkingAsked, boolean>>;
 }
 
@@ -43,7 +43,7 @@ export interface Thinking extends Omit<ThinkingSettled, "has"> {
   readonly ignored: readonly string[];
 }
 
-/** Wish of one field. */
+/** Reasoning option as one field of the body sets it. */
 interface Wish {
   readonly path: string;
   readonly kind: keyof ThinkingAsked;
@@ -51,7 +51,7 @@ interface Wish {
 }
 
 /**
- * Reads all reasoning fields of a body. Among fields of the same kind the first one wins: the switches
+ * Reads all reasoning fields of a body. Among fields of one kind, the first in this order wins: the switches
  * `enable_thinking`, `thinking`, `think`, `reasoning`; efforts; limits. Arguments named in
  * `chat_template_kwargs` take precedence over all. `mayHide`: the wire format can leave the reasoning out of
  * answers.
@@ -90,7 +90,7 @@ export function thinkingOf(
 }
 
 /**
- * Applies the wishes to a template. `given`: arguments named by the client, which the wishes do not override.
+ * Applies the options to a template. `given`: the client's `chat_template_kwargs`, which they do not override.
  */
 export function settleThinking(
   { isWanted, effort, tokensMax }: ThinkingAsked,
@@ -145,7 +145,7 @@ function switchOff(
   return knowsNone ? { name: "reasoning_effort", value: "none" } : null;
 }
 
-/** True if the model writes thoughts, or its template reads an argument about them. */
+/** True if the model generates reasoning, or its template reads an argument about it. */
 export function canThink(template: ChatTemplate | null): boolean {
   if (template === null) return false;
   const names = [...switches, BUDGET, "reasoning_effort"];
@@ -161,7 +161,7 @@ const budgetNames = [
   "reasoning_budget",
 ];
 
-/** Collects the wishes of all reasoning fields. Adds the unread names in their objects to `rest`. */
+/** Collects the options of all reasoning fields. Adds the unread names in their objects to `rest`. */
 function wishesOf(
   fields: Fields,
   rest: string[],

@@ -5,7 +5,7 @@ import type { AnswerTimes } from "../http/measure.ts";
 export function timingsOf(usage: Usage, { promptMs, answerMs }: AnswerTimes): object {
   const { promptTokens, cachedTokens, completionTokens, drafts } = usage;
   const computed = promptTokens - cachedTokens;
-  // The prompt's step yields the first token: the answer's time is spent on the tokens that follow it.
+  // The last step of the prefill samples the first token: `answerMs` is the time of the tokens after it.
   const followed = Math.max(0, completionTokens - 1);
   return {
     cache_n: cachedTokens,

@@ -1,4 +1,4 @@
-/** GET /v1/usage: the use of keys, in the shape of OpenAI's usage of completions. */
+/** GET /v1/usage: token use by API key, in the format of OpenAI's usage of completions. */
 import { badRequest, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
 import { type KeyUse, keyName, type UsageRow } from "../usage/use.ts";
@@ -7,7 +7,7 @@ const DAYS_DEFAULT = 7;
 const DAYS_MAX = 366;
 const DAY_S = 86_400;
 
-/** Use by day and key, days without any left out. A key sees its own, an operator's all. */
+/** Use by day (UTC) and API key, without days of no use. A key sees its own, an operator's key all. Throws 400. */
 export function readUsage({ request, tenant, isAdmin }: Call, ledger: KeyUse): object {
   const given = new URL(request.url).searchParams.get("days");
   const days = given === null ? DAYS_DEFAULT : Number(given);

@@ -20,7 +20,7 @@ export interface Recorded {
   readonly workerUrl: string;
 }
 
-/** Simulates what a server records, one question at a time. */
+/** Replays a server's recording in simulation, with and without changes; one request at a time. */
 export class WhatIf {
   readonly #recorded: Recorded | null;
   #isBusy = false;
@@ -77,7 +77,7 @@ export class WhatIf {
   }
 }
 
-/** Reads the changes that a question is about, one at least. Throws 400. */
+/** Reads the changes to simulate. Throws 400 if there are none. */
 export function readChanges(body: Readonly<Record<string, unknown>>): {
   readonly engines: number | undefined;
   readonly tbtMs: number | undefined;
@@ -91,7 +91,7 @@ export function readChanges(body: Readonly<Record<string, unknown>>): {
   return { engines, tbtMs };
 }
 
-/** Asks a thread of its own, which ends with its client or with the time. */
+/** Simulates on a worker thread, which is terminated when the client disconnects or TIME_MS is over. */
 async function simulated(
   workerUrl: string,
   question: WhatIfQuestion,

@@ -1,4 +1,4 @@
-/** Steps that are shown to those who look. */
+/** Steps that a client of the state stream gets. */
 import { expect, test } from "bun:test";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";

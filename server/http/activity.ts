@@ -3,9 +3,9 @@ import type { EngineId } from "../../scheduler/core.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import type { StepBar } from "./state-events.ts";
 
-/** Steps kept of each engine. */
+/** Maximum steps kept of each engine. */
 const STEPS_MAX = 512;
-/** Milliseconds after a look for which steps are still kept. */
+/** Milliseconds for which steps and snapshots are kept after a client last read them. */
 const LOOK_MS = 3000;
 
 type Snapshots = (CacheSnapshot | null)[];
@@ -18,14 +18,14 @@ interface EngineSteps {
   next: number;
 }
 
-/** Steps of a model's engines, kept while somebody looks. */
+/** Recent steps and prefix-cache snapshots of a model's engines, kept while a client streams the state. */
 export class ActivityLog {
-  /** Target of the time between two tokens; null: there is none. */
+  /** Target of the inter-token latency (`--tbt-ms`); null: there is none. */
   readonly targetMs: number | null;
   /** The last snapshots of the prefix caches by engine; null: none was taken. */
   readonly caches: Snapshots;
   readonly #engines: readonly EngineSteps[];
-  /** Snapshots of an owner's nodes, while somebody looks at them. */
+  /** Snapshots of one API key's nodes, kept while a client reads them. */
   readonly #own = new Map<string, { readonly caches: Snapshots; lookedMs: number }>();
   #lookedMs = Number.NEGATIVE_INFINITY;
 
@@ -35,7 +35,7 @@ export class ActivityLog {
     this.#engines = Array.from({ length: engines }, () => ({ before: null, steps: [], next: 0 }));
   }
 
-  /** Called after each report of an engine. A report without a new step counts nothing. */
+  /** Called after each report of an engine. Ignores a report without a new step. */
   note(engine: EngineId, report: EngineReport): void {
     const kept = this.#engines[engine]!;
     const { before } = kept;
@@ -49,8 +49,8 @@ export class ActivityLog {
   }
 
   /**
-   * Returns steps of an engine from number `from` on, neighbours joined to at most `max`, and the number to
-   * ask for next. Steps are kept from the first call on.
+   * Returns the steps of an engine from number `from` on, and the number to ask for next. Consecutive steps are
+   * added up until there are at most `max`. Steps are recorded for LOOK_MS after each call.
    */
   stepsFrom(engine: number, from: number, max: number): { readonly steps: StepBar[]; readonly next: number } {
     this.#lookedMs = performance.now();
@@ -58,13 +58,13 @@ export class ActivityLog {
     return { steps: joined(steps.slice(Math.max(0, steps.length - (next - from))), max), next };
   }
 
-  /** Called with a snapshot of an engine's prefix cache, after it was asked for. `owner` null: of all nodes. */
+  /** Stores a requested snapshot of an engine's prefix cache. `owner`: of one API key's nodes; null: of all. */
   noteCache(engine: EngineId, snapshot: CacheSnapshot, owner: string | null): void {
     const caches = owner === null ? this.caches : this.#own.get(owner)?.caches;
     if (caches !== undefined) caches[engine] = snapshot;
   }
 
-  /** The last snapshots of an owner's nodes by engine. They are kept for some seconds after each call. */
+  /** The last snapshots of one API key's nodes, by engine. They are kept for LOOK_MS after each call. */
   ownCaches(owner: string): Readonly<Snapshots> {
     const nowMs = performance.now();
     for (const [other, { lookedMs }] of this.#own) if (nowMs - lookedMs > LOOK_MS) this.#own.delete(other);
@@ -100,7 +100,7 @@ function barOf(
   ];
 }
 
-/** Joins neighbours until there are at most `max`: times and counts are added, the later end stays. */
+/** Adds up consecutive steps until there are at most `max`. Durations and counts are summed; the last end is kept. */
 function joined(steps: StepBar[], max: number): StepBar[] {
   const together = Math.ceil(steps.length / Math.max(1, max));
   if (together <= 1) return steps;

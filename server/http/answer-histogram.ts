@@ -31,7 +31,7 @@ export class AnswerHistogram implements BucketCounts {
   readonly counts: Float64Array;
   readonly #engines = new Map<string, EngineCounts>();
 
-  /** `engines`: values of the label `engine` that are there before anything is observed. */
+  /** `engines`: values of the label `engine` to report before the first observation. */
   constructor(
     name: string,
     help: string,

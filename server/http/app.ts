@@ -1,5 +1,5 @@
 /**
- * Handling common to all routes. Each request passes `onRequest` (request id, size of the head, origin), then
+ * Handling common to all routes. Each request passes `onRequest` (request id, origin, size of the head), then
  * the key check, then its route. Every refusal, wherever it is thrown, leaves through `onError` in the wire
  * format of its path.
  */
@@ -126,7 +126,7 @@ function joinHeaders({ headers }: Response, added: ReadonlyMap<string, string>):
 
 export type App = ReturnType<typeof createApp>;
 
-/** Reveals nothing about routes to a client without a key. */
+/** Error for a path without a route: 404 or 405; 401 for a client without a key, to hide the routes from it. */
 function missing({ routes, keys }: AppDeps, request: Request): unknown {
   const path = pathOf(request);
   try {
@@ -137,7 +137,7 @@ function missing({ routes, keys }: AppDeps, request: Request): unknown {
   }
 }
 
-/** Refuses early when the server accepts no work. */
+/** Reads a JSON body. Throws 503, before and after the read, while the server accepts no work. */
 async function readWork(
   { lifecycle, bodies }: AppDeps,
   { takesAnyType = false }: Route,

@@ -126,7 +126,7 @@ class KeyList {
     return this.#fromFile.find((one) => one.tenant === tenant)?.name ?? null;
   }
 
-  /** Null if there is no file. */
+  /** Reads the file again now. Returns a sentence about the outcome; null if there is no file. */
   reload(): string | null {
     if (this.#file === null) return null;
     this.#checkedMs = Number.NEGATIVE_INFINITY;

@@ -75,7 +75,7 @@ function expectPlain(contentEncoding: string | null): void {
   );
 }
 
-/** Room that every body has, whatever others hold. Larger bodies get room only as their bytes arrive. */
+/** Bytes of a body that do not count towards `bodiesBytesMax`. Further bytes count as they arrive. */
 const SMALL_BYTES = 64 * 1024;
 
 /**

@@ -40,7 +40,7 @@ export interface ClientWaits {
   readonly headWaitMs: number;
 }
 
-/** Request and its answer. */
+/** Request of a connection, with the state of its answer. */
 interface Turn {
   /** Head of a request, or the refusal of bytes that are no request. */
   readonly head: RequestHead | ApiError;
@@ -54,8 +54,8 @@ interface Turn {
 
 /**
  * HTTP/1.1 connection of one client (RFC 9112). The server answers pipelined requests in their order. It ends
- * the connection after an answer in three cases. The client or the route asks for it; the received bytes are
- * not HTTP; the request was answered before its end.
+ * the connection after an answer if the client or the route asks for that, if the received bytes are not HTTP,
+ * or if it answered before the request's end. It also does so when it stops, and after a stream of HTTP/1.0.
  */
 export class Connection {
   readonly #socket: Bun.Socket<unknown>;
@@ -131,7 +131,7 @@ export class Connection {
     }
   }
 
-  /** Gives up the connection, on which no request is being answered. */
+  /** Closes the connection at once. Called only while it answers no request. */
   closeIdle(): void {
     this.#socket.terminate();
   }
@@ -143,8 +143,8 @@ export class Connection {
   }
 
   /**
-   * Ends the connection after one more request, whose answer says so, or when none comes. A client whose answer
-   * has begun was told that the connection stays.
+   * Ends the connection after one more request, whose answer says so, or when none comes for LEAVE_S. The head of
+   * an answer in progress has told its client that the connection stays.
    */
   leave(): void {
     this.#isLeaving = true;

@@ -1,7 +1,7 @@
 /**
- * Refusals. Code that refuses throws an `ApiError`. `errorResponse` is the one place that turns an error into
- * HTTP. `errorBody` is the one place that turns it into JSON; an event stream that has begun carries the same
- * body.
+ * Refusals. Code that refuses throws an `ApiError`, and `errorResponse` turns it into an HTTP response.
+ * `errorBody` makes OpenAI's JSON of it; other wire formats make their own. An event stream that has begun
+ * carries the same body.
  */
 
 /** Makes the response that refuses a request on this path: each wire format has a form of its own. */

@@ -3,12 +3,11 @@ import type { Outlet, ReplyTarget, TextSource } from "./reply.ts";
 import { type Framing, ResponseStream, type StreamLimits } from "./stream.ts";
 import type { StreamText } from "./text-batch.ts";
 
-/** Bytes that a reader gets in one turn of the event loop. */
+/** Bytes after which a reader waits for the next turn of the event loop. */
 const TURN_BYTES = 64 * 1024;
 
 /**
- * Comments without the empty line behind them: some clients take a comment and an empty line for an event
- * once events have had ids.
+ * Comments without a following empty line: some clients dispatch an event at that line once events have ids.
  */
 const framing: Framing = Object.freeze({
   contentType: "text/event-stream; charset=utf-8",
@@ -24,7 +23,7 @@ export interface Keeper {
   count(bytes: number): void;
   /** Reports the end of the answer. */
   ended(): void;
-  /** Reports that nobody can read the stream any more. */
+  /** Reports that the stream accepts no more readers. */
   forget(): void;
 }
 
@@ -37,8 +36,8 @@ interface Reader {
 }
 
 /**
- * Answer's stream of events that outlives its connections. Its events are numbered from 0 (`id:`) and kept for
- * readers, each of whom gets those after a number, and then the new ones. Comments are for present readers alone.
+ * Server-sent events of one answer that outlive its connections. The events are numbered from 0 (`id:`) and kept.
+ * A reader gets those after a given number, and then the new ones. Comments go to connected readers only.
  */
 export class KeptStream implements Outlet {
   readonly waitingBytes = 0;
@@ -81,7 +80,7 @@ export class KeptStream implements Outlet {
     return this.#isEnded;
   }
 
-  /** True once it has the answer's text, or will have it. */
+  /** True once the answer is known to be a stream. */
   get isStarted(): boolean {
     return this.#source !== null;
   }
@@ -176,7 +175,7 @@ export class KeptStream implements Outlet {
     return true;
   }
 
-  /** Keeps events for present readers alone: there will be no others. */
+  /** Accepts no new readers, and keeps events only until the connected ones have them. */
   forget(): void {
     if (this.#isForgotten) return;
     this.#isForgotten = true;
@@ -184,7 +183,7 @@ export class KeptStream implements Outlet {
     this.#trim();
   }
 
-  /** Handles a line break after the last line of an event or comment. */
+  /** Takes the lines of one event, or of a comment. */
   #take(lines: string): void {
     if (lines.startsWith(":")) {
       for (const reader of this.#readers) if (this.#isUpToDate(reader)) reader.stream.write(lines);
@@ -205,7 +204,7 @@ export class KeptStream implements Outlet {
     return !isPaused && next === this.#first + this.#events.length;
   }
 
-  /** Writes as much to a reader as it accepts, a piece in each turn. */
+  /** Writes events to a reader while it accepts them, about TURN_BYTES in each turn of the event loop. */
   #feed(reader: Reader): void {
     if (reader.isPaused || reader.isScheduled || !this.#readers.has(reader)) return;
     if (reader.next < this.#first) {

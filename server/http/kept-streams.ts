@@ -8,7 +8,7 @@ export interface KeepLimits extends StreamLimits {
   readonly readerlessMs: number;
   /** Time that the events of an answer are kept after its end. */
   readonly endedKeptMs: number;
-  /** Streams of a key, and bytes of their events together. */
+  /** Limits of one API key: its streams, and the bytes of all their events. */
   readonly keptStreamsMax: number;
   readonly keptBytesMax: number;
 }
@@ -29,8 +29,8 @@ export class KeptStreams {
   }
 
   /**
-   * Opens a stream in place of one of the same name, whose answer is aborted if nobody reads it. `outlives`: its
-   * answer goes on to its end without readers. Throws 429.
+   * Opens a stream. It replaces one of the same name, whose answer is aborted unless a client reads it. `outlives`:
+   * the answer continues without readers. Throws 429 if too many of the key's answers have not ended.
    */
   open(tenant: string, name: string, outlives = false): KeptStream {
     const own = this.#byKey.get(tenant) ?? { byName: new Map(), bytes: 0 };
@@ -59,12 +59,12 @@ export class KeptStreams {
     return stream;
   }
 
-  /** Null if there is none, or none any more. */
+  /** Returns the stream; null if there is none, or it is no longer kept. */
   find(tenant: string, name: string): KeptStream | null {
     return this.#byKey.get(tenant)?.byName.get(name) ?? null;
   }
 
-  /** Lets nobody else read the stream. */
+  /** Forgets the stream: only its connected readers can still read it. */
   forget(tenant: string, name: string): void {
     const own = this.#byKey.get(tenant);
     const stream = own?.byName.get(name);
@@ -78,7 +78,7 @@ export class KeptStreams {
     stream.forget();
   }
 
-  /** Forgets the stream that was opened first of those that have ended. Returns false if none has. */
+  /** Forgets the oldest stream that has ended and has no readers. Returns false if there is none. */
   #forgetEnded(tenant: string, own: KeyStreams): boolean {
     for (const [name, stream] of own.byName) {
       if (!stream.isEnded || stream.hasReaders) continue;

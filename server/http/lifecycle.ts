@@ -2,7 +2,7 @@ import { type ApiError, unavailable } from "./errors.ts";
 
 export type ServerState = "loading" | "ready" | "draining" | "lost";
 
-/** Progress of a model that is being loaded, as `GET /health` tells it. */
+/** Progress of a model that is being loaded, as `GET /health` reports it. */
 export interface LoadingFacts {
   readonly stage: "reading" | "loading" | "keeping" | "copying";
   readonly doneBytes: number;
@@ -38,12 +38,12 @@ export class Lifecycle {
     return this.#active.size;
   }
 
-  /** Marks the model as loaded. Draining and lost are final. */
+  /** Marks the model as loaded. Has no effect if the server drains or has lost its engines. */
   becomeReady(): void {
     if (this.#state === "loading") this.#state = "ready";
   }
 
-  /** Marks an engine as lost, and with it the ability to answer. */
+  /** Marks the last engine as lost for good: the server refuses all further work. */
   becomeLost(reason: string): void {
     this.#state = "lost";
     this.#reason = reason;
@@ -73,7 +73,7 @@ export class Lifecycle {
     }
   }
 
-  /** Counts a request as in flight; the returned function, called once, ends that. */
+  /** Counts a request as in flight. The caller calls the returned function when the request has ended. */
   track(request: Cuttable): () => void {
     this.#active.add(request);
     return () => {

@@ -1,9 +1,9 @@
-/** The last half minute of engines at work, put together from events of the state, as the page and `bunting top` show it. */
+/** The last half minute of the engines, assembled from `GET /state/stream` for the page and `bunting top`. */
 import type { EngineNow, LiveNow, StepBar } from "./state-events.ts";
 
-/** Milliseconds on the time axis. */
+/** Milliseconds that the time axis covers. */
 export const WINDOW_MS = 30_000;
-/** Events whose rates and quantiles are kept for the plots: two minutes of them. */
+/** Points kept for the plots: two minutes at two events a second. */
 const POINTS_MAX = 240;
 
 /** Rates between two events, and quantiles; null: there is none. */
@@ -15,7 +15,7 @@ export interface Point {
   readonly betweenTokensMs: number | null;
 }
 
-/** Engine with the rate of its tokens since the event before. */
+/** Engine with its generation rate since the previous event. */
 export interface EngineView extends EngineNow {
   readonly tokensPerSecond: number;
 }
@@ -27,7 +27,7 @@ export interface LiveView extends LiveNow {
   readonly bars: readonly (readonly StepBar[])[];
 }
 
-/** The view after an event. `last`: the view before; null: there was none. */
+/** Returns the view after an event. `last`: the previous view; null: there was none. */
 export function nextView(last: LiveView | null, now: LiveNow): LiveView {
   // A clock that went back is another server's; engines change with the models that are loaded.
   const isSame = last !== null && last.timeMs < now.timeMs && last.engines.length === now.engines.length;
@@ -63,10 +63,10 @@ function endingAfter(bars: readonly StepBar[], timeMs: number): StepBar[] {
   return first < 0 ? [] : bars.slice(first);
 }
 
-/** Bars from which the height of all is taken. */
+/** Approximate number of step times that `slowMs` samples. */
 const SAMPLED = 2000;
 
-/** Milliseconds that 98 of 100 bars do not exceed: a few that do are cut, so that the others can be seen. */
+/** Height of the plot of steps: the 98th percentile of their milliseconds plus a tenth. Longer ones are cut off. */
 export function slowMs(bars: LiveView["bars"]): number {
   const every = Math.max(1, Math.floor(bars.reduce((sum, { length }) => sum + length, 0) / SAMPLED));
   const sampled: number[] = [];
@@ -79,7 +79,7 @@ export function slowMs(bars: LiveView["bars"]): number {
   return Math.max(1, 1.1 * (sampled[Math.floor(0.98 * (sampled.length - 1))] ?? 1));
 }
 
-/** Names of lanes for people. */
+/** Display names of the requests' objectives. */
 export const laneNames = { latency: "chats", gang: "task groups", throughput: "jobs" } as const;
 
 /** "1.2k", "340", "0.8", "–". */

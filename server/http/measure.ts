@@ -57,7 +57,7 @@ export class AnswerMeasures {
     this.#request = request;
   }
 
-  /** Times until now, or to the last token. */
+  /** Durations so far. */
   get times(): AnswerTimes {
     const firstMs = this.#firstTokenMs ?? performance.now();
     return {
@@ -68,7 +68,7 @@ export class AnswerMeasures {
     };
   }
 
-  /** Reads `answer.usage` only at the end, since that computes it. */
+  /** Records an event. Reads `answer.usage` only at the end, because each read computes it. */
   note(
     event: AnswerEvent,
     answer: Pick<Generation, "usage" | "deviceMs" | "engine" | "cacheOutcomes">,
@@ -95,7 +95,7 @@ export class AnswerMeasures {
     }
   }
 
-  /** Counts text made of several tokens once, with its share of the time per token. */
+  /** Observes one inter-token latency per delta: the time since the previous delta, divided by its tokens. */
   #delta(index: number, tokens: number, nowMs: number): void {
     const choice = this.#choices[index]!;
     const { lastMs } = choice;

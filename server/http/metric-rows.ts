@@ -190,7 +190,7 @@ export const engineTotals: readonly EngineRow[] = [
   ["bunting_tier_short_loads_total", "Loads with lost pages.", (load) => load.tierShortLoadsTotal],
 ];
 
-/** Metrics of an engine of which one more label tells the values apart. */
+/** Metrics of an engine with one more label. */
 export const engineParts: readonly PartRow[] = [
   [
     "vllm:num_requests_waiting_by_reason",
@@ -222,7 +222,7 @@ export type KeyRow = readonly [
   read: (sums: UseSums) => Readonly<Record<string, number>>,
 ];
 
-/** Use of keys; `label` tells the parts of a row's values apart. */
+/** Totals by API key. `label`: name of the further label of a row; null: it has none. */
 export const keyTotals: readonly KeyRow[] = [
   [
     "bunting_key_requests_total",

@@ -1,4 +1,4 @@
-/** Serves the page at `/`: a chat with the model, and a view of the engines at work. */
+/** Serves the page at `/`: a chat, and views of engines, requests, prefix cache, programs and jobs. */
 import { bundlePage, type PageFile } from "./page-files.ts";
 
 /**

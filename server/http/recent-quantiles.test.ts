@@ -1,4 +1,4 @@
-/** Quantiles of the last looks at a histogram. */
+/** Quantiles of the observations between the last reads of a histogram. */
 import { expect, test } from "bun:test";
 import { AnswerHistogram } from "./answer-histogram.ts";
 import { RecentQuantiles } from "./recent-quantiles.ts";

@@ -1,6 +1,6 @@
 import type { BucketCounts } from "./answer-histogram.ts";
 
-/** Quantiles of the observations of some time, in milliseconds; null: there was none. */
+/** Number and quantiles of the observations in a period. */
 export interface Quantiles {
   readonly count: number;
   readonly p50Ms: number;
@@ -8,7 +8,7 @@ export interface Quantiles {
   readonly p99Ms: number;
 }
 
-/** Quantiles of what a histogram of seconds has observed since `looks` looks ago. */
+/** Quantiles over the last `looks` calls of `look`, from histograms whose bounds are in seconds. */
 export class RecentQuantiles {
   readonly #looks: number;
   readonly #past: Float64Array[] = [];
@@ -17,7 +17,7 @@ export class RecentQuantiles {
     this.#looks = looks;
   }
 
-  /** Looks at histograms with the same bounds, whose counts are added. */
+  /** Reads histograms with equal bounds, and adds up their counts. Returns null if nothing was observed. */
   look(histograms: readonly BucketCounts[]): Quantiles | null {
     const [first] = histograms;
     if (first === undefined) return null;

@@ -38,7 +38,7 @@ export interface ReplyTarget {
   whenSent(tell: () => void): void;
 }
 
-/** Form of an answer, as its request demands. */
+/** Framing of a response, as its request demands. */
 export interface ReplyForm {
   /** False for HEAD: only the head is sent. */
   readonly hasBody: boolean;
@@ -156,7 +156,7 @@ class StreamOutlet implements Outlet, BatchedStream {
 const NO_BYTES = new Uint8Array(0);
 const LAST_CHUNK = Buffer.from("0\r\n\r\n");
 
-/** Headers of the connection, which no route decides. */
+/** Hop-by-hop headers, which the connection sets and routes cannot. */
 const HOP_HEADERS = new Set(["connection", "keep-alive", "transfer-encoding"]);
 
 function headOf({ status, headers }: Response, form: ReplyForm, framing: string): Buffer {

@@ -19,7 +19,7 @@ export class RequestBody {
     return this.#isComplete;
   }
 
-  /** True if as many bytes wait as may. */
+  /** True if WAITING_BYTES_MAX bytes wait for the route. */
   get isFull(): boolean {
     return (
       this.#controller !== null && !this.#isComplete && this.#controller.desiredSize! <= -WAITING_BYTES_MAX

@@ -7,7 +7,7 @@ interface Times {
   readonly answerMs: number;
 }
 
-/** Prompts of a request whose ends of the cached part are named. */
+/** Prompts of a request for which a line names the reason of the first cache miss. */
 const ENDS_MAX = 8;
 
 /**
@@ -23,8 +23,8 @@ export class RequestLog {
   }
 
   /**
-   * `path` is the client's, without a query. Successful GET requests, such as the page's poll every second,
-   * have no line.
+   * `path` is the client's, without a query. Successful GET requests, such as scrapes and health checks, have no
+   * line.
    */
   responded(requestId: string, method: string, path: string, status: number, seconds: number): void {
     if (method === "GET" && status < 400) return;

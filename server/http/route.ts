@@ -5,13 +5,13 @@ import type { ReplyTarget } from "./reply.ts";
 /** Row of the server's table of routes. */
 export interface Route {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** `{…}` at its end matches any rest of a path. */
+  /** The first `{` begins a wildcard, which matches the rest of a path, slashes included. */
   readonly path: string;
   /** True if the route answers without a key. */
   readonly isPublic: boolean;
-  /** Returns null if nothing of that name exists. */
+  /** Returns a `Response`, an object to send as JSON, or null for 404. */
   readonly handler: (call: Call) => unknown;
-  /** True if bodies are JSON whatever their content type: `curl -d` alone sends another. */
+  /** True to parse bodies as JSON under any content type: `curl -d` without a header sends another. */
   readonly takesAnyType?: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface Call {
   readonly tenant: string;
   /** True if the sender may see all keys' requests. */
   readonly isAdmin: boolean;
-  /** Part of the path that matches `{…}`. */
+  /** Part of the path that matches the wildcard; "" for a route without one. */
   readonly rest: string;
   /** Trace of the request; absent: it has none. */
   readonly trace?: RequestTrace | undefined;
@@ -47,7 +47,7 @@ export function adminsAlone(handler: Route["handler"]): Route["handler"] {
   };
 }
 
-/** Route of a path, of any method. */
+/** Finds the first route that matches the path, of any method. */
 export function findRoute(routes: readonly Route[], path: string): Route | undefined {
   return routes.find((route) => matches(route, path));
 }

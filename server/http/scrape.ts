@@ -1,9 +1,9 @@
 import { collectDefaultMetrics, type Metric, Registry } from "prom-client";
 
-/** Time for which the server sends the same text of metrics. */
+/** Time for which the server sends the same text of metrics to all clients. */
 const METRICS_KEPT_MS = 1000;
 
-/** Text of all metrics: made once in `keptMs` at most and once at a time, however many clients ask for it. */
+/** Text of all metrics. It is made once at a time, and kept for `keptMs`, however many clients ask for it. */
 export class Scrape {
   readonly #make: () => Promise<string>;
   readonly #keptMs: number;

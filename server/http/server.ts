@@ -49,7 +49,7 @@ export class HttpServer {
       ),
     };
     const { descriptor } = options;
-    // Bun takes a listening socket as `fd`, which its types do not tell.
+    // Bun accepts a listening socket as `fd`, which its types lack.
     const address = descriptor === undefined ? { hostname, port } : ({ fd: descriptor } as never);
     this.#listener = Bun.listen<Connection | null>({
       ...address,

@@ -6,7 +6,7 @@ import type { RunningRequest } from "../explain/running-requests.ts";
 import type { Quantiles } from "./recent-quantiles.ts";
 import type { JobsSnapshot, PlacementSnapshot, ServerFacts, Snapshot } from "./state.ts";
 
-/** Lists of things that have an id. */
+/** Views that are lists of entries with ids. */
 export const listViews = ["requests", "programs", "jobs"] as const;
 export type ListView = (typeof listViews)[number];
 
@@ -23,7 +23,7 @@ export type StateEvent =
   | { readonly kind: "requests"; readonly requests: readonly RunningRequest[] }
   /** Every other second, if anything changed. */
   | ({ readonly kind: "cache" } & CachesNow)
-  /** Every second, if anything changed: what a list of the sender's key holds. */
+  /** Every second, if anything changed: a list of the sender's key. */
   | ({ readonly kind: "list"; readonly view: ListView } & ListChange);
 
 export interface CachesNow {
@@ -45,15 +45,15 @@ export interface CacheNow extends Omit<CacheSnapshot, "evictions" | "beginnings"
 }
 
 export interface EvictionNow extends Omit<PricedEviction, "of" | "by"> {
-  /** Key whose tokens these were, and key that needed the pages, by the names of their use; null: none. */
+  /** Names of the API key whose tokens were evicted, and of the one that needed the pages; null: none. */
   readonly of: string | null;
   readonly by: string | null;
-  /** True if both are the same, cache salts included. */
+  /** True if both have the same key and cache salt. */
   readonly isOwn: boolean;
 }
 
 export interface KeyHits {
-  /** Name of the key, as its use has it; null: the server needs none. */
+  /** Name of the API key, as in `GET /v1/usage`; null: the server needs none. */
   readonly key: string | null;
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -64,7 +64,7 @@ export interface ListChange {
   readonly ids: readonly string[];
   /** Entries that are new or have changed since the last event. */
   readonly entries: readonly ListEntry[];
-  /** Sentence in place of the list; null: there is a list. */
+  /** Error message in place of the list; null: there is a list. */
   readonly problem: string | null;
 }
 
@@ -82,13 +82,13 @@ export interface FactsNow extends Omit<ServerFacts, "timeMs"> {
 export interface LiveNow {
   /** Milliseconds since the server started. */
   readonly timeMs: number;
-  /** Target of the time between two tokens; null: there is none. */
+  /** Target of the inter-token latency (`--tbt-ms`); null: there is none. */
   readonly targetMs: number | null;
   /** Engines by id. */
   readonly engines: readonly EngineNow[];
   /** Largest groups of waiting sequences. */
   readonly queue: readonly QueueRow[];
-  /** Quantiles of the last ten seconds. */
+  /** Quantiles of TTFT and inter-token latency over the last ten seconds; null: no observations. */
   readonly firstToken: Quantiles | null;
   readonly betweenTokens: Quantiles | null;
   /** The last placements, newest first. */
@@ -131,8 +131,8 @@ export const shownLoad = [
 ] as const satisfies readonly (keyof EngineLoad)[];
 
 /**
- * Step, or neighbours joined: its end on the clock of `timeMs`, its milliseconds, and tokens of decodes,
- * prompts, prefixes warmed ahead and drafts; then evicted pages, preemptions, and steps over their target.
+ * Step, or consecutive steps added up. It has the end on the clock of `timeMs`, the duration, and tokens of
+ * decodes, prefill, prefetched prefixes and drafts; then evicted pages, preemptions, and steps over their target.
  */
 export type StepBar = readonly [
   endMs: number,

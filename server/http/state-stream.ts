@@ -1,4 +1,4 @@
-/** GET /state/stream: the server's state, pushed while somebody looks. */
+/** GET /state/stream: the server's state as server-sent events. */
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
 import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
@@ -31,37 +31,38 @@ import type { Latencies } from "./telemetry.ts";
 
 /** Streams open at once, of all clients together. */
 const STREAMS_MAX = 64;
-/** Milliseconds between two looks at the state, and looks over which quantiles are taken. */
+/** Milliseconds between two reads ("looks") of the state, and number of looks that the quantiles cover. */
 const LOOK_MS = 500;
 const QUANTILE_LOOKS = 20;
-/** Steps of all engines in an event, and the fewest of an engine. */
+/** Maximum steps in an event, of all engines; each engine has at least STEPS_MIN of them. */
 const STEPS_MAX = 1024;
 const STEPS_MIN = 8;
 const QUEUE_ROWS_MAX = 12;
 const PLACEMENTS_SHOWN = 5;
 const REQUESTS_MAX = 50;
-/** Looks from one look at a list to the next. */
+/** Looks at the state for each read of a list. */
 const LIST_LOOKS = 2;
-/** Looks from one snapshot of the caches to the next; nodes of all engines in one, and the fewest of an engine. */
+/** Looks at the state for each snapshot of the prefix caches. */
 const CACHE_LOOKS = 4;
-/** Least time between two snapshots of the same owner's nodes, just below the looks of one stream. */
+/** Least time between two snapshots of one API key's nodes: a little less than the interval of one stream. */
 const OWN_CACHE_MS = (CACHE_LOOKS - 1) * LOOK_MS;
+/** Maximum nodes in a snapshot, of all engines; each engine may have at least NODES_MIN. */
 const NODES_MAX = 2000;
 const NODES_MIN = 40;
-/** Evictions of all engines in an event, and the fewest of an engine. */
+/** Maximum evictions in an event, of all engines; each engine may have at least EVICTIONS_MIN. */
 const EVICTIONS_MAX = 256;
 const EVICTIONS_MIN = 4;
-/** Keys whose hits are told. */
+/** API keys whose cache hits an event holds. */
 const KEYS_MAX = 20;
 
-/** Sources of the state. Those of several models put theirs together. */
+/** Sources of the state. A server of several models joins those of its models. */
 export interface StateSources {
   readonly facts: () => ServerFacts;
   readonly snapshot: () => Snapshot;
   readonly activities: () => readonly ActivityLog[];
   /**
-   * Asks all engines for snapshots of their caches, which the logs of activities then have. `owner`: beginning of the
-   * cache salts whose nodes are meant; null: all nodes.
+   * Asks all engines for snapshots of their prefix caches, which arrive in `activities`. `owner`: beginning of the
+   * cache salts whose nodes the snapshots hold; null: all nodes.
    */
   readonly inspect: (nodesMax: number, owner: string | null) => void;
   readonly cacheSaltFor: CacheSaltFor;
@@ -72,14 +73,14 @@ export interface StateSources {
   readonly requestRecords: Pick<RequestRecords, "running">;
   readonly lifecycle: Pick<Lifecycle, "refusal">;
   readonly limits: StreamLimits;
-  /** Entries of a list that the call asks for. Throws ApiError. */
+  /** Readers of the lists' entries, with the parameters of the call. They throw ApiError. */
   readonly lists: Readonly<Record<ListView, (call: Call) => { readonly data: readonly ListEntry[] }>>;
 }
 
 /** Streams of the state. Each one has a timer, and computes nothing while its client reads too slowly. */
 export class StateStreams {
   readonly #sources: StateSources;
-  /** Time at which each owner's nodes were last asked for. */
+  /** Time of the last snapshot request by owner. */
   readonly #askedMs = new Map<string, number>();
   #open = 0;
 
@@ -116,7 +117,7 @@ export class StateStreams {
     return stream.response();
   }
 
-  /** True if an owner's nodes were not asked for lately. Any key may open many streams, and each snapshot costs its engine time. */
+  /** Limits the snapshots of one owner: a key may open many streams, and each snapshot takes engine time. */
   #isFirst(owner: string): boolean {
     const nowMs = performance.now();
     if (nowMs - (this.#askedMs.get(owner) ?? Number.NEGATIVE_INFINITY) < OWN_CACHE_MS) return false;
@@ -134,13 +135,13 @@ class Look {
   readonly #firstToken = new RecentQuantiles(QUANTILE_LOOKS);
   readonly #betweenTokens = new RecentQuantiles(QUANTILE_LOOKS);
   readonly #requests = new RunningRequests();
-  /** Number of the next step to tell, by engine. */
+  /** Number of the next step to send, by engine. */
   readonly #nextSteps = new Map<string, number>();
   #timer: ReturnType<typeof setInterval> | undefined;
   #facts = "";
   #looks = 0;
   #caches: readonly (CacheSnapshot | null)[] = [];
-  /** The last caches that were told. */
+  /** JSON of the last `cache` event. */
   #told = "";
   readonly #list: ListLook | null;
 
@@ -258,7 +259,7 @@ class Look {
 class ListLook {
   readonly #view: ListView;
   readonly #read: () => { readonly data: readonly ListEntry[] };
-  /** Texts of the entries that were told, by id, and of the event without them. */
+  /** JSON of the entries sent before, by id, and of the last event without entries. */
   #told = new Map<string, string>();
   #frame = "";
 
@@ -280,7 +281,7 @@ class ListLook {
     return { ...frame, entries };
   }
 
-  /** Entries of the list, or a sentence in place of them. Throws ApiError for a wrong parameter. */
+  /** Entries of the list, or an error message in place of them. Throws ApiError for a wrong parameter. */
   answer(): { readonly data: readonly ListEntry[]; readonly problem: string | null } {
     try {
       return { data: this.#read().data, problem: null };
@@ -299,7 +300,7 @@ function hitsOf(rows: readonly UsageRow[]): readonly KeyHits[] {
     .slice(0, KEYS_MAX);
 }
 
-/** The cache without its keys, which hold cache salts. */
+/** Snapshot for a client: names API keys in place of cache keys, which hold secret cache salts. */
 function cacheNow({ beginnings, ...cache }: CacheSnapshot, evictionsMax: number): CacheNow {
   const evictions = cache.evictions.slice(0, evictionsMax).map(({ of, by, ...one }) => ({
     ...one,

@@ -12,7 +12,7 @@ export interface StreamLimits {
 
 /** Producer of a stream's text. */
 export interface Producer {
-  /** Produces less: the client does not keep up. */
+  /** Stops producing, because the client does not keep up. */
   pause(): void;
   /** Continues: the client has caught up. */
   resume(): void;
@@ -78,7 +78,7 @@ export class ResponseStream implements TextSource {
     else reply.signal.addEventListener("abort", () => this.#disconnected(), { once: true });
   }
 
-  /** True once the text has ended, or nobody reads it. */
+  /** True once the text has ended or the client has disconnected. */
   get isClosed(): boolean {
     return this.#isClosed;
   }

@@ -37,19 +37,19 @@ import { processMetrics, Scrape } from "./scrape.ts";
  * nothing in between.
  */
 
-/** Engines of a model whose answers are told apart at most: each has hundreds of lines in a scrape. */
+/** Maximum engines for which answer metrics have a label of their own: each adds many lines to a scrape. */
 const APART_MAX = 8;
 const EVERY_ENGINE = "all";
 
-/** Measure of an answer. */
+/** Name of a histogram that is observed for each answer. */
 export type RequestHistogram = keyof typeof answerHistograms;
 
 /** vLLM's words for the end of a choice. */
 export type FinishLabel = "stop" | "length" | "abort" | "error";
 
 /**
- * Longest time in which the thread served no client, and the most that it computed in such a time. The rest
- * it waited for a processor.
+ * Longest time in which the HTTP thread was busy with one task and served no client, and the longest such time
+ * on the processor. The thread waited for a processor during the rest.
  */
 export interface Gap {
   readonly wholeMs: number;
@@ -81,7 +81,7 @@ export interface TelemetryOptions {
   readonly loads: () => readonly EngineLoad[];
   /** Deviation of each engine's steps from their prediction, by engine id: see OnlineCostModel's margin. */
   readonly predictionErrors: () => readonly number[];
-  /** Worst gap of the HTTP thread in the last minute. */
+  /** Longest gap of the HTTP thread in the last 30 to 60 seconds. */
   readonly gap: () => Gap;
   /** Time for which the same text of metrics is sent to all scrapers; absent: a second. */
   readonly metricsKeptMs?: number;
@@ -98,7 +98,7 @@ export class Telemetry {
   readonly #registers = [this.#registry];
   readonly #scrape: Scrape;
   readonly #modelName: string;
-  /** Values of the label `engine` that answers have, by engine; a single one for all of many engines. */
+  /** Values of the label `engine` of answer metrics, by engine; a single "all" if there are many engines. */
   readonly #answerEngines: readonly string[];
   /** Number of the last step that was counted, by engine. */
   readonly #lastStep: number[];
@@ -158,12 +158,12 @@ export class Telemetry {
     return this.#registry.contentType;
   }
 
-  /** Whole exposition, a second old at most. */
+  /** Exposition text of all metrics, at most `metricsKeptMs` old. */
   text(): Promise<string> {
     return this.#scrape.text();
   }
 
-  /** Called after each report of an engine. A report without a new step counts nothing. */
+  /** Called after each report of an engine. Ignores a report without a new step. */
   observeStep(engine: EngineId, load: EngineLoad): void {
     if (load.stepsTotal === this.#lastStep[engine]) return;
     this.#lastStep[engine] = load.stepsTotal;
@@ -185,7 +185,7 @@ export class Telemetry {
     this.#computed[work] += promptTokens - cachedTokens + completionTokens;
   }
 
-  /** Counts what the prefix cache had of a prompt, and what it lacked. */
+  /** Counts the cached tokens of a prompt by source, and its misses by reason. */
   countCacheOutcome(outcome: CacheOutcome, engine: EngineId): void {
     const { memory: device, host, disk } = foundTokens(outcome);
     for (const [source, tokens] of Object.entries({ device, host, disk }))
@@ -197,13 +197,13 @@ export class Telemetry {
     }
   }
 
-  /** Counts what becomes of sessions. */
+  /** Counts turns of sessions, and sessions whose pages are kept. */
   readonly sessions: SessionObserver = {
     began: (by) => this.#counters.sessionTurns.inc({ by }),
     kept: (event) => this.#counters.sessionsKept.inc({ event }),
   };
 
-  /** Counts the time of a request that has ended. */
+  /** Counts the time of a request that has ended. `ms`: milliseconds by index of `causes`. */
   countCauses(ms: Float64Array): void {
     for (const [index, { name }] of causes.entries()) {
       if (ms[index]! > 0) this.#counters.causes.inc({ cause: name }, ms[index]! / 1000);
@@ -243,7 +243,7 @@ export class Telemetry {
     this.#server.httpSeconds.observe({ handler, method }, seconds);
   }
 
-  /** `engine`: that of the answer; null: it began on none. */
+  /** `value`: in the histogram's unit. `engine`: the answer's; null: no engine admitted it. */
   observeRequest(name: RequestHistogram, value: number, engine: EngineId | null): void {
     this.#answers[name].observe(value, this.#answerEngine(engine));
   }
@@ -308,7 +308,7 @@ export class Telemetry {
     const total = new Counter({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
   }
 
-  /** Counts nothing under labels that are known, so that their rates are 0 until something happens. */
+  /** Initialises counters with known labels to 0, so that they have a rate before the first event. */
   #beginAtZero(): void {
     for (const reason of ["stop", "length", "abort", "error"] satisfies FinishLabel[])
       for (const engine of this.#answerEngines)
@@ -319,7 +319,7 @@ export class Telemetry {
         this.#counters.cachedPrompt.inc({ ...this.#labels(engine), source }, 0);
   }
 
-  /** Values of an engine by one more label; totals have names that end so. */
+  /** Metric of an engine with one more label: a counter if its name ends in `_total`, else a gauge. */
   #parts([name, help, label, read]: PartRow, loads: TelemetryOptions["loads"]): void {
     const labelNames = [...ofEngine, label];
     const collect = (): void => {
@@ -370,7 +370,7 @@ export class Telemetry {
     });
   }
 
-  /** Spans by what became of them. */
+  /** Counter of trace spans by outcome. */
   #spanCounts(traces: Traces): void {
     const collect = (): void => {
       total.reset();

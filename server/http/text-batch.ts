@@ -15,7 +15,7 @@ export interface BatchedStream {
   onCongested(): void;
 }
 
-/** Enough for one step of some hundred streams. */
+/** Size of the buffer: enough for the tokens that one step adds to some hundred streams. */
 const ROOM_BYTES = 256 * 1024;
 /** Four hexadecimal digits of a chunk's length, and the line's end. */
 const CHUNK_HEAD_BYTES = 6;
@@ -32,7 +32,7 @@ const LF = 10;
 export class TextBatch {
   readonly #room = Buffer.allocUnsafe(ROOM_BYTES);
   #end = 0;
-  /** Streams whose bytes are in the room, in the order written, and the end of each one's bytes. */
+  /** Streams with bytes in the buffer `#room`, in the order written, and the end of each one's bytes. */
   readonly #streams: BatchedStream[] = [];
   readonly #ends: number[] = [];
   /** Callbacks to run once everything is sent. */

@@ -2,8 +2,8 @@ import type { Outlet, ReplyTarget, TextSource } from "./reply.ts";
 import { sseFraming } from "./stream.ts";
 
 /**
- * Event stream that begins before the answer's own: its comments tell of progress while the answer has to
- * wait. The answer's stream then continues on the same connection.
+ * Event stream that begins before the answer's own. Its comments report progress while the request waits for
+ * its model. The answer's stream then continues on the same connection.
  */
 export class WaitingStream implements TextSource {
   /** Destination for the answer. */
@@ -26,7 +26,7 @@ export class WaitingStream implements TextSource {
     };
   }
 
-  /** Hands the answer on as if there were no wait: nothing has been sent. */
+  /** Hands the answer's stream to the connection unchanged. To be called only before anything is sent. */
   passOn(): void {
     if (this.#answer !== null) this.#outer.streamFrom(this.#answer);
   }
@@ -48,7 +48,7 @@ export class WaitingStream implements TextSource {
     this.#write(`: ${text}\n\n`);
   }
 
-  /** Continues with the answer's stream. Returns false if the answer is none. */
+  /** Continues with the answer's stream. Returns false if the answer is not a stream. */
   continue(): boolean {
     const answer = this.#answer;
     if (answer !== null) this.#whenBegun((outlet) => answer.begin(outlet));

@@ -14,7 +14,7 @@ export const requestLimits = {
   answerTokensMax: 1_048_576,
   /** Log probabilities in an answer, those of alternatives included. */
   answerLogprobsMax: 262_144,
-  /** The same for a stored response, whose stream repeats all of them at its end. */
+  /** Log probabilities in a response of the Responses API, whose stream repeats all of them at its end. */
   responseLogprobsMax: 32_768,
   /**
    * Log probabilities of a request's prompts together: for each token its own and those of its alternatives.
@@ -42,7 +42,7 @@ export const requestLimits = {
   /** Largest absolute value of a priority. */
   priorityMax: 1_000_000,
   temperatureMax: 2,
-  /** The same where `min_p` or `top_k` drops unlikely tokens. */
+  /** Maximum temperature where `min_p` or `top_k` drops unlikely tokens. */
   flatTemperatureMax: 5,
   /** Lower bound that keeps divided logits finite: the engines refuse values below a millionth. */
   repetitionPenaltyMin: 0.01,

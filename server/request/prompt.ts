@@ -51,9 +51,9 @@ export interface ReadyChat {
   readonly tokens: TokenId[];
   readonly text: string;
   readonly format: AnswerFormat;
-  /** Places of the messages in the text. */
+  /** Positions of the messages in the text. */
   readonly outline: readonly PromptPart[];
-  /** Fields whose value in the template differs from what the client sent. */
+  /** Names of fields that the template does not read, or reads as another value than the client's. */
   readonly ignored: readonly string[];
 }
 

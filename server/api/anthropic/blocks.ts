@@ -1,4 +1,4 @@
-/** Context for reading a block's text: its own, a document's, or a placeholder for unreadable content. */
+/** Context in which a block is converted to text. */
 
 import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";

@@ -5,7 +5,7 @@ import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 import { realClock } from "../../real-clock.ts";
 
-/** Divisor of the tokens that all engines can cache; the quotient is the limit of one key. */
+/** Divisor of the KV-cache tokens of all engines; the quotient is the limit of one API key. */
 const KEPT_PART = 4;
 /** Kept prefixes per key at most. */
 const KEPT_MAX = 256;
@@ -19,9 +19,9 @@ interface Kept {
 }
 
 /**
- * Prompt prefixes that clients have marked for the cache. Until it expires, a prefix has a hint that it will
- * be read. The cache evicts it after everything without such a hint, but does evict it under pressure, and
- * nothing waits for it. Each key has a token limit, beyond which its oldest marks go first.
+ * Prompt prefixes that clients have marked with `cache_control`. Until a mark expires, a hint makes the engines
+ * evict the prefix last. The hint reserves no pages and delays no request. An API key has a token limit, beyond
+ * which its oldest marks are dropped.
  */
 export class KeptPrefixes {
   readonly #fleet: Pick<Fleet, "expect" | "forget">;
@@ -47,7 +47,7 @@ export class KeptPrefixes {
     return (this.#kept.get(tenant) ?? []).reduce((sum, { tokens }) => sum + tokens.length, 0);
   }
 
-  /** Keeps a prefix, cut to the key's token limit. */
+  /** Keeps a prefix for `ttlMs`, cut to the key's token limit. Drops older marks of the key to make room. */
   keep(tenant: string, cacheSalt: string, prefix: readonly TokenId[], ttlMs: number): void {
     const tokens = Int32Array.from(prefix.slice(0, this.#tokensMax));
     const untilMs = this.#clock.nowMs() + ttlMs;

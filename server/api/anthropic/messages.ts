@@ -42,7 +42,10 @@ export async function answerMessages(
   return response;
 }
 
-/** Number of prompt tokens before the message at this index; all tokens if there is no such message. */
+/**
+ * Number of prompt tokens before the message at index `messages`: those that the chat template writes before its
+ * content. All tokens if there is no such message, or the template refuses the shortened conversation.
+ */
 async function tokensBefore(
   messages: number,
   prompt: ChatPrompt,

@@ -70,8 +70,8 @@ function choiceOf(given: Fields): ToolChoice {
 }
 
 /**
- * False for Anthropic's own tools, which are left out and named in `ignored`. Throws 400 if the choice names
- * one.
+ * False for tools that Anthropic runs, which are left out and named in `ignored`. Throws 400 if `tool_choice`
+ * names one.
  */
 function isReadable(tool: Fields, choice: ToolChoice, ignored: Ignored): boolean {
   const type = tool.raw("type", { type: "string" });

@@ -123,7 +123,7 @@ function parse(fields: Fields, served: ServedModel, targets: Targets, whole: str
   };
 }
 
-/** llama-server's fields whose value differs from those on other routes. */
+/** Sampling fields that llama-server's routes accept in other forms than OpenAI's, converted to OpenAI's. */
 function drawingOf({ logit_bias: given }: Body, model: ServedModel): object {
   return typeof given === "object" && given !== null ? { logit_bias: biasesOf(given, model) } : {};
 }

@@ -33,7 +33,7 @@ export function propsBody({ model, template, specs, version }: PropsDeps): objec
   };
 }
 
-/** GET /slots: a slot is an engine, which runs many requests at once. */
+/** Body of GET /slots. A slot here is an engine, which runs many requests at once. */
 export function slotsBody({ fleet, model }: PropsDeps): object[] {
   return fleet.loads().map((load, id) => {
     const running = load?.running ?? 0;

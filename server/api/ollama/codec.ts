@@ -86,7 +86,7 @@ export function ollamaCodec(model: string, shape: Shape): Codec {
   };
 }
 
-/** Answer to a request without a prompt: the model is loaded, as always. */
+/** Response to a request without a prompt, which only loads the model, or drops it. */
 export function readyBody(model: string, shape: Shape, unloads: boolean): object {
   const said = shape({ text: "", thinking: "", calls: [], logprobs: null });
   const reason = unloads ? "unload" : "load";
@@ -112,7 +112,7 @@ function saidIn(parts: readonly Part[], logprobs: readonly TokenEntry[] | null, 
 class OpenCalls {
   #open: { readonly name: string; arguments: string } | null = null;
 
-  /** Calls that this part ends. */
+  /** Takes a part. Returns the call that it completes, if any. */
   take(part: Part): Said["calls"] {
     if (part.kind === "arguments") {
       this.#open!.arguments += part.text;

@@ -28,8 +28,8 @@ export function tagsBody(
 }
 
 /**
- * Expiry of a model that stays, in years from now, as Ollama has it. Clients cannot convert the end of the year 9999 to
- * every time zone.
+ * Expiry of a model that stays loaded, in years from now, as in Ollama. It is before the year 9999, whose end some
+ * clients cannot convert to every time zone.
  */
 const STAYS_YEARS = 292;
 
@@ -47,7 +47,7 @@ export function psBody(deps: ModelsDeps): object {
   return { models: model.names.map((name) => ({ ...entryOf(name, deps), ...stays })) };
 }
 
-/** Memory of a loaded model, and the time at which it is dropped; null: it stays. */
+/** Memory of a loaded model, and the time at which it is unloaded (`expires`); null: it stays loaded. */
 export interface Presence {
   readonly bytes: number;
   readonly isOnGpu: boolean;
@@ -123,7 +123,7 @@ export function showBody(
 }
 
 function entryOf(name: string, { about, template }: Pick<ModelsDeps, "about" | "template">): object {
-  // Clients tell models apart by the digest, and keep by it what /api/show says. Its input is the server's choice.
+  // Clients identify models by the digest, and cache /api/show by it. Here it hashes facts, not the files.
   const digest = createHash("sha256")
     .update(JSON.stringify([name, about, template?.sourceText(false)]))
     .digest("hex");

@@ -28,7 +28,10 @@ export function parsePull(fields: Fields): {
   return { given, isStream: fields.boolean("stream") ?? true };
 }
 
-/** A model that is served is there already. Others take a name of the hub, and an operator's key. */
+/**
+ * POST /api/pull. A served model is present already. Any other needs a name on the hub (else 404) and an
+ * operator's key (else 403). Throws 502 if the hub fails.
+ */
 export async function answerPull(call: Call, deps: Deps): Promise<unknown> {
   const fields = new Fields(await call.readWork());
   const { given, isStream } = parsePull(fields);

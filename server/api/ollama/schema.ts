@@ -31,7 +31,7 @@ export interface OllamaRequest {
   readonly prompt: OllamaPrompt;
   readonly generation: GenerationOptions;
   readonly stream: boolean;
-  /** True for `keep_alive: 0`. */
+  /** True for a `keep_alive` of 0, "0" or "0s". */
   readonly unloads: boolean;
   /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];

@@ -20,7 +20,7 @@ import { embeddingsBody, parseEmbeddingsRequest } from "./embeddings.ts";
 import { type CommonRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
 import { notSupported } from "./support.ts";
 
-/** Services that answer lines, the same for each line. */
+/** Services that all lines share. */
 export interface LineServices extends EmbedServices, ResponsesDeps {
   readonly services: WholeExchange["services"];
   readonly reasoningField: ReasoningField;
@@ -86,7 +86,7 @@ async function embedded(deps: LineServices, line: LineRequest): Promise<Prepared
   };
 }
 
-/** Fields that a line has of its own without effect: the batch has them for all lines. */
+/** Names of a line's fields that have no effect, because the batch sets them for all of its lines. */
 function ownIgnored(body: LineRequest["body"]): readonly string[] {
   return body.priority == null ? [] : ["priority"];
 }

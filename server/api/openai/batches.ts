@@ -49,7 +49,7 @@ export async function createBatch(call: Call, jobs: JobService): Promise<object>
   if (file.purpose !== "batch") {
     throw badRequest(`the file ${inputFile} has the purpose ${file.purpose}, not batch`, "input_file_id");
   }
-  expectStorage(jobs, 0); // nobody knows the size of its results
+  expectStorage(jobs, 0); // the size of the batch's results is not known yet
   const active = runner.activeOf(call.tenant);
   if (active >= settings.unfinishedMax) throw tooMany(active, settings.unfinishedMax);
   const createdAt = nowSeconds();

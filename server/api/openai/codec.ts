@@ -35,7 +35,7 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   const created = Math.floor(Date.now() / 1000);
   const head = `${JSON.stringify({ id, object, created, model, system_fingerprint, ...tier }).slice(0, -1)},"choices":[`;
   const noUsage = includeUsage ? `],"usage":null}` : "]}";
-  /** Frames by choice, from its opening on; null if its chunks differ in more than their text. */
+  /** Constant bytes around a chunk's text, by choice; null if the chunks differ in more than their text. */
   const frames: (Frame | null)[] = [];
   const frameOf = (index: number): Frame | null => {
     const around = continuousUsage || tellsTimings ? null : format.around(index);

@@ -66,8 +66,8 @@ function draftsOf(fields: Fields): Pick<GenerationOptions, "draftTokensMax"> {
 type End = Pick<GenerationOptions, "tokensMax" | "tokensMin" | "stopTokens" | "ignoreEos">;
 
 /**
- * End conditions of an answer, besides stop strings. `held`: the answer's constraint, which determines its
- * own end.
+ * End conditions of an answer, besides stop strings. `held`: the answer's constraint, which ends it, and so
+ * excludes `ignore_eos`. Throws 400.
  */
 export function endOf(
   fields: Fields,

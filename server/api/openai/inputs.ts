@@ -60,7 +60,7 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   };
 }
 
-/** Text, or parts as they came. */
+/** Content of a message: text, or its parts as texts, with placeholders for content that is not text. */
 function contentIn(fields: Fields, reading: Reading): ChatMessage["content"] {
   const content = fields.raw("content", textOrPartsKind);
   const spoken = fields.raw("audio") === undefined ? [] : [readInstead(fields, "audio", "messages", reading)];

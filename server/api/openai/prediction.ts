@@ -4,7 +4,7 @@ import { requestLimits } from "../../request/limits.ts";
 import { type PromptServices, refuseBusy } from "../../request/prompt.ts";
 import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 
-/** UTF-16 units of a text per token of the context beyond which no token of it can come. */
+/** UTF-16 units to tokenise per token of the context: text beyond them cannot be among the first tokens. */
 const UNITS_PER_TOKEN = 64;
 
 /** The text of `prediction`; null: the request has none. Throws 400. */
@@ -26,7 +26,7 @@ export function predictionOf(fields: Fields): string | null {
   return texts.join("");
 }
 
-/** Tokens of a prediction, as many as an answer may have. */
+/** First tokens of a prediction, at most as many as the context has. */
 export async function predictedTokens(
   text: string,
   { encoder, model }: PromptServices,

@@ -68,7 +68,7 @@ export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
     throw notSupported(fields.pathOf("repeat_last_n"), "penalties that look back at a part of the text");
 }
 
-/** Normalises an order to the samplers that exist here; the others are off. */
+/** Normalises a sampler order: llama.cpp's letters become names; samplers that this server lacks are left out. */
 function samplersHere(given: unknown): unknown {
   const names = typeof given === "string" ? [...given].map((letter) => letters[letter]) : given;
   if (!Array.isArray(names)) return given;

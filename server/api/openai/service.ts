@@ -1,4 +1,4 @@
-/** Service of a request: OpenAI's service_tier, vLLM's priority, and latency targets from headers. */
+/** Service class of a request: OpenAI's `service_tier`, vLLM's `priority`, and latency targets from headers. */
 
 import { chatService } from "../../../scheduler/core.ts";
 import type { RequestedService } from "../../answer/generation.ts";
@@ -13,7 +13,7 @@ export type ServiceTier = "default" | "flex" | "priority";
 /** Priority of the tier `priority`: ahead of all requests with the default priority. */
 const PRIORITY_TIER = -1;
 
-/** Service and tier; `tier` is null when the request names none. Throws 400. */
+/** Service class and tier of a request; `tier` is null when it names none. Throws 400. */
 export function serviceOf(
   fields: Fields,
   targets: Targets,
@@ -36,7 +36,7 @@ export function serviceOf(
   return { tier, service: { objective: "throughput", ...targets, priority } };
 }
 
-/** Service of a chat in a wire format without tier and priority: the latency targets of its headers alone. */
+/** Service class on routes without tier and priority: online, with the latency targets of its headers. */
 export function serviceWith(targets: Targets): RequestedService {
   return { objective: chatService.objective, ...targets, priority: 0 };
 }

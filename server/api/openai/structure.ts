@@ -27,7 +27,7 @@ const readers: Readonly<Record<string, Reader>> = {
 };
 
 /**
- * The one constraint of a request; null for none. Throws 400 for several, which would have to hold together.
+ * The one constraint of a request; null for none. Throws 400 for several, which are not combined.
  */
 export function constraintOf(fields: Fields): RequestedConstraint | null {
   const layout = layoutOf(fields);

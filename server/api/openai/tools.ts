@@ -65,8 +65,8 @@ function toolChoiceOf(fields: Fields): ToolChoice {
 }
 
 /**
- * Callable functions and call limits. Arguments obey their function's schema in every mode. A strict function
- * whose schema cannot be enforced is refused.
+ * Callable functions and call limits. The function's schema constrains its arguments in every mode. If it cannot
+ * be enforced, it is ignored; but the request is refused if the function is `strict` or a call is required.
  */
 export function callsOf(
   choice: ToolChoice,

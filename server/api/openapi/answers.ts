@@ -1,4 +1,4 @@
-/** Schemas of answers. Tests hold real answers to them, without a field more. */
+/** JSON Schemas of response bodies. Tests validate real responses with them, and reject undescribed fields. */
 
 import { missReasons } from "../../answer/cache-outcome.ts";
 import {
@@ -27,7 +27,7 @@ const echoed: Schema = { type: "object" };
 
 /**
  * A refusal. Anthropic's routes add `type` and `request_id`; Ollama's hold the message alone, and Parrot's an
- * empty `traceback` beside it. A variable's failure names where it began, and how it came here.
+ * empty `traceback` beside it. A variable's failure names the call where it began (`origin`) and its `path`.
  */
 export const failure = shape({
   error: either(
@@ -46,7 +46,7 @@ export const failure = shape({
   "traceback?": oneOf(""),
 });
 
-/** State of the server; while it loads its model, also how far that is. */
+/** Health of the server; with the loading progress while it loads its model. */
 export const status = shape({ status: text, "stage?": text, "doneBytes?": count, "totalBytes?": count });
 
 export const model = shape({
@@ -167,7 +167,7 @@ const promptLogprobs = nullable(
   listOf(nullable(mapOf(shape({ logprob: number, rank: nullable(count), decoded_token: text })))),
 );
 
-/** Members of every body with choices. */
+/** Members of every response body with choices. */
 function choices(object: string, choice: Schema): Schema {
   return shape({
     id: text,
@@ -498,7 +498,7 @@ const llamaAnswer = shape({
   "timings?": timings,
   "bunting?": why,
 });
-/** Parts of an answer by the paths that `response_fields` names. A whole answer is none. */
+/** Values by the paths in `response_fields`. The `not` keeps a whole answer from matching too. */
 const llamaParts = { ...mapOf(anything), not: { required: ["index", "stop", "prompt"] } };
 const llamaOne = either(llamaAnswer, llamaParts);
 export const llamaCompletion = either(llamaOne, listOf(llamaOne));

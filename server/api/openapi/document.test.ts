@@ -1,4 +1,4 @@
-/** The description of the API and the door are of one mind: each field that is read is described, and taken as described. */
+/** Agreement of the OpenAPI document with the parsers: it describes each field that they read and what they accept. */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import Ajv2020 from "ajv/dist/2020.js";

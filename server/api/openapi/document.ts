@@ -1,4 +1,4 @@
-/** The description of the API, in OpenAPI 3.1: GET /openapi.json. */
+/** OpenAPI 3.1 document of the server's routes: GET /openapi.json. */
 
 import { yieldIfSpent } from "../../../base/time-slice.ts";
 import type { Route } from "../../http/route.ts";
@@ -32,7 +32,7 @@ const headers: readonly (readonly [name: string, description: string])[] = [
   ["x-conversation-id", "Name under which the stream can be read again: GET /v1/stream"],
 ];
 
-/** Adds the route of the description, which describes the given routes and itself. */
+/** Adds the route of the OpenAPI document, which describes the given routes and itself. */
 export function described(routes: readonly Route[]): readonly Route[] {
   let text: Promise<string> | null = null;
   const route: Route = {
@@ -48,7 +48,7 @@ export function described(routes: readonly Route[]): readonly Route[] {
   return all;
 }
 
-/** Schemas of bodies by name, so that routes share them. */
+/** Schemas of request bodies by name, so that routes share them. */
 class Bodies {
   readonly schemas: Record<string, Schema> = {};
   readonly #names = new Map<RecordedBody, string>();
@@ -64,7 +64,7 @@ class Bodies {
   }
 }
 
-/** Throws if a route has no operation. It takes a while, and lets other work go on in between. */
+/** Generates the document, yielding to other work on this thread. Throws if a route has no operation. */
 export async function openapiDocument(routes: readonly Route[]): Promise<object> {
   const paths: Record<string, Record<string, object>> = {};
   const bodies = new Bodies();

@@ -2,7 +2,7 @@
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** Sampling and end conditions under their many names. */
+/** Sampling fields and end conditions under all of their names. */
 const drawings: readonly Body[] = [
   { max_tokens: 64, stop: ["\n\n"], repetition_penalty: 1.1, logit_bias: { "42": 1 } },
   {
@@ -268,7 +268,7 @@ const tests: readonly Body[] = [
   { passes: [{ regex: "yes" }] },
 ];
 const outputs = { answer: { variable: "answer", transforms: ["strip"], temperature: 0, max_tokens: 16 } };
-/** Ways to draw that programs know. */
+/** Sampling fields that calls of programs accept. */
 const drawn = generating({}, [
   ...["max_completion_tokens", "max_output_tokens", "n_predict", "stop_sequences"],
   ...["session_id", "prompt_cache_key"],

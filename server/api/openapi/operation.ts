@@ -1,10 +1,10 @@
 import type { RecordedBody } from "./recorded.ts";
 import { count, oneOf, type Schema, shape, text } from "./shapes.ts";
 
-/** Part of the description of the API that one route has. */
+/** Description of one route in the OpenAPI document. */
 export interface Operation {
   readonly summary: string;
-  /** Path in place of the route's, where that ends in any rest of a path. */
+  /** Path in the document, for a route whose own path ends in a wildcard. */
   readonly path?: string;
   readonly body?: RecordedBody | { readonly form: Schema };
   readonly query?: Readonly<Record<string, Schema>>;
@@ -13,7 +13,7 @@ export interface Operation {
 
 export interface Answer {
   readonly status: number;
-  /** Another status with an answer of the same form. */
+  /** Further status whose response has the same schema. */
   readonly otherStatus?: number;
   /** JSON of the answer; absent: another media type. */
   readonly json?: Schema;

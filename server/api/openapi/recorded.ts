@@ -1,4 +1,4 @@
-/** Schemas of bodies, made by running the door's own readers over examples and noting what they read. */
+/** Schemas of request bodies, made by running the routes' own readers over examples and recording their reads. */
 
 import { ApiError } from "../../http/errors.ts";
 import { type FieldKind, withReadings } from "../fields.ts";
@@ -7,7 +7,7 @@ import { modelBounds } from "./stand-in.ts";
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** A reader of bodies, with bodies that make it read every field that it knows. */
+/** Reader of request bodies, with example bodies that make it read every field that it knows. */
 export interface RecordedBody {
   readonly read: (body: Body) => unknown;
   /** Bodies that the reader accepts; the first is shown as the example. */
@@ -19,7 +19,7 @@ interface SchemaOptions {
   readonly takesNull?: boolean;
 }
 
-/** Place in a body, with the readings of it and of its parts. */
+/** Path in a body, with the kinds of values that readers accepted there and below. */
 class Place {
   readonly #kinds: FieldKind[] = [];
   readonly #fields = new Map<string, Place>();
@@ -66,7 +66,7 @@ class Place {
   }
 }
 
-/** Schema of a body: the fields that its reader reads, and those that it demands. */
+/** Schema of a body: the fields that its reader reads, and which of them are required. */
 export function schemaOfBody({ read, examples }: RecordedBody): Schema {
   const root = new Place();
   for (const example of examples)
@@ -83,7 +83,7 @@ export function schemaOfBody({ read, examples }: RecordedBody): Schema {
   return { type: "object", ...root.schema({ required: requiredIn(read, examples) }) };
 }
 
-/** Fields without which the reader refuses each example, and names them. */
+/** Required fields: without one of them the reader refuses every example, with an error that names it. */
 function requiredIn(read: RecordedBody["read"], examples: readonly Body[]): string[] {
   const isMissed = (body: Body, name: string): boolean => {
     const { [name]: _, ...others } = body;
@@ -131,7 +131,7 @@ function isNumeric({ type }: FieldKind): boolean {
   return [type].flat().some((one) => one === "integer" || one === "number");
 }
 
-/** Leaves out bounds that are none, and those of the model that stands in for the served one. */
+/** Leaves out bounds that do not limit anything, and those that come from the stand-in model. */
 function bound(key: string, value: number): Schema {
   const isReal = Math.abs(value) < Number.MAX_SAFE_INTEGER && !modelBounds.includes(value);
   return isReal ? { [key]: value } : {};

@@ -1,10 +1,10 @@
-/** A model that has everything, in place of the served one: the description of the API depends on no model. */
+/** Stand-in for the served model, so that the OpenAPI document does not depend on the model. */
 
 import { ControlTexts } from "../../../text/control-text.ts";
 import { ChatTemplate } from "../../../text/template.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 
-/** Sizes that no request's limit equals by chance. */
+/** Sizes of the stand-in model. No limit of a request equals one, so that the document can leave them out. */
 const CONTEXT_MAX = 1_000_003;
 const VOCABULARY = 1_000_081;
 const EMBEDDING = 65_537;

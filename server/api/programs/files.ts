@@ -20,7 +20,7 @@ export interface ProgramModel {
   readonly history: string | null;
   /** Variable with the answer. */
   readonly output: string;
-  /** Graph of one chat. Each call reads it anew and draws the seeds that it does not name. */
+  /** Builds the graph for one chat. Each invocation parses the program again, and so draws unset seeds anew. */
   part(values: ReadonlyMap<string, string>): ProgramPart;
 }
 
@@ -90,7 +90,7 @@ function modelOf(name: string, content: unknown, served: ServedModel): ProgramMo
   return { name, input, history, output, part: (values) => read(values).part };
 }
 
-/** The only variable that a call writes and nothing reads. Throws 422 if there is not exactly one. */
+/** The only variable that a call writes and no call reads. Throws 422 if there is not exactly one. */
 function soleSink({ nodes }: ProgramPart): string {
   const read = new Set(nodes.flatMap(inputsOf));
   const sinks = nodes.flatMap(outputsOf).filter((name) => !read.has(name));

@@ -8,7 +8,7 @@ import { usageJson } from "./wire.ts";
 
 /** Programs that are listed, newest first. */
 const LISTED_MAX = 50;
-/** Nodes of a program that are viewed, and of all programs together. */
+/** Maximum nodes in the views of one program, and of all programs together. */
 const NODES_MAX = 200;
 const NODES_MAX_OF_ALL = 1000;
 

@@ -1,4 +1,4 @@
-/** Readers of Parrot's bodies: those of the paper (OSDI 2024, §7), and those of the client that its authors published. */
+/** Readers of Parrot's request bodies: the paper's (OSDI 2024, §7), and those of its authors' published client. */
 
 import type { Criteria, OutputPart, TransformStep } from "../../../scheduler/program/spec.ts";
 import type { ServedModel } from "../../request/served-model.ts";

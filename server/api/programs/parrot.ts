@@ -1,8 +1,8 @@
 /**
  * Parrot's own wire formats (OSDI 2024): the bodies of the paper, §7, and the routes of the client that its
  * authors published. A session of Parrot is a program here. Its client sends GETs with a JSON body, which
- * HTTP servers may drop. So a variable's id contains its session, and its value is awaited with latency.
- * Parrot's errors have status 500 with `error` and `traceback`.
+ * HTTP servers may drop. So a variable's id contains its session, and the criteria of a GET are a query
+ * parameter, `latency` by default. Errors other than 401 have status 500 with `error` and `traceback`.
  */
 import type { Criteria, ProgramPart, PromptPart, VariableSpec } from "../../../scheduler/program/spec.ts";
 import type { CacheSaltFor } from "../../http/auth.ts";

@@ -12,7 +12,7 @@ const latency: Criteria = Object.freeze({ objective: "latency", ttftMs: null, tb
 /** Lifetime of a program from its request to the last awaited value. */
 export class Run {
   readonly hosted: HostedProgram;
-  /** Resolves when all awaited values have settled; rejects with ApiError if the server ends before. */
+  /** Resolves when all awaited values have settled or the program has ended. Rejects if the server stops. */
   readonly done: Promise<void>;
   readonly #programs: Programs;
   readonly #request: ProgramRequest;
@@ -61,13 +61,13 @@ export class Run {
     if (this.#left.size === 0) this.#finish();
   }
 
-  /** Ends the program with the server's error for its client. */
+  /** Ends the program because the server stops. `error`: the reason for the client. */
   #cut(error: ApiError): void {
     this.#settle.reject(error);
     this.#close(error.message);
   }
 
-  /** Ends the program, if it wants that, when its client disconnects. */
+  /** Handles the client's disconnect: ends the program, unless the request set `cancel_on_disconnect` to false. */
   leave(): void {
     if (this.#request.cancelOnDisconnect) this.#close("the client went away");
   }
@@ -118,7 +118,7 @@ export class Run {
     });
   }
 
-  /** Variables that calls write and nothing reads. */
+  /** Variables that calls write and no call reads. Throws 400 if there are none. */
   #sinks(): ReadonlyMap<string, Criteria> {
     const sinks = [...this.hosted.program.variables.values()].filter(
       ({ producer, readers }) => producer !== null && readers.size === 0,

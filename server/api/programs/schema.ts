@@ -26,12 +26,15 @@ import { criteriaOf, programRequestLimits, Reading, transformOf, transformsOf } 
 /** POST /v1/programs */
 export interface ProgramRequest {
   readonly part: ProgramPart;
-  /** Criteria by awaited variable; null: all variables that nothing reads, with latency. */
+  /** Criteria by awaited variable; null: the variables that calls write and no call reads, with latency. */
   readonly awaited: ReadonlyMap<string, Criteria> | null;
   readonly cacheSalt: string;
   readonly stream: boolean;
   readonly explain: boolean;
-  /** True if the program ends when its client disconnects; else it stays open like a session. */
+  /**
+   * True if the program ends when its client disconnects or all awaited values have settled; else it stays open
+   * like a session.
+   */
   readonly cancelOnDisconnect: boolean;
 }
 

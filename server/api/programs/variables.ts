@@ -17,8 +17,8 @@ export interface FetchOptions {
 }
 
 /**
- * Answers 200 with the value, 424 at once if it will never come, 202 if it is not there in time; or a stream
- * of all of it.
+ * Answers 200 with the value, 424 as soon as it has failed, or 202 if it is not ready in time. With `isStream`,
+ * answers with events instead.
  */
 export function fetchVariable(
   hosted: HostedProgram,
@@ -50,7 +50,7 @@ async function waited(
   return responseOf(hosted, variable);
 }
 
-/** Waits for the value of a variable. Throws ApiError if it failed, and if it is not there in time. */
+/** Waits for the value of a variable. Throws 424 if it failed, and 503 if it is not ready in time. */
 export async function valueOfWhenSettled(
   hosted: HostedProgram,
   name: string,

@@ -134,7 +134,7 @@ export function graphJson(hosted: HostedProgram): object {
   };
 }
 
-/** HTTP error of a graph's refusal: 409 if it comes too late, else 422. */
+/** HTTP error for a change that the graph refuses: 409 if a variable is set already or the program ended, else 422. */
 export function refusalError({ code, message }: Refusal): ApiError {
   const status = code === "notEmpty" || code === "ended" ? 409 : 422;
   return new ApiError(status, "invalid_request_error", message, { apiCode: snakeCase(code) });

@@ -9,8 +9,8 @@ import type { ResponsesRequest } from "./schema.ts";
 export type ResponseStatus = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
 
 /**
- * A response as clients see it, in any state. From the first moment it has every field that typed clients
- * require.
+ * Response object of the Responses API, in any state. Even before its answer it has every field that typed
+ * clients require.
  */
 export interface ResponseObject {
   readonly id: string;
@@ -27,7 +27,7 @@ export interface ResponseObject {
 
 export type AnswerFacts = Pick<ResponsesRequest, "key" | "model" | "echo" | "wireCalls" | "sealsReasoning">;
 
-/** Parts of a response that depend on its answer. */
+/** Fields of a response that depend on its answer. */
 interface Told {
   readonly output: readonly object[];
   readonly usage?: object;

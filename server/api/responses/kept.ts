@@ -19,7 +19,10 @@ export class KeptResponses {
   readonly #store: ResponseStore;
   readonly #running = new Map<string, Running>();
 
-  /** `folder` null: the responses live as long as the process. Throws ConfigError for an unusable folder. */
+  /**
+   * Opens the store, and marks the responses that ran when an earlier process ended as failed. `folder` null: the
+   * responses live as long as the process. Throws ConfigError for an unusable folder.
+   */
   constructor(folder: string | null, limits?: StoreLimits) {
     const own = folder === null ? null : join(folder, "responses");
     const path = own === null ? null : join(own, "index.sqlite");
@@ -62,7 +65,7 @@ export class KeptResponses {
     return kept;
   }
 
-  /** The response and all its predecessors, the first one first. Throws 404. */
+  /** The response and all its predecessors, oldest first. Throws 404 if one is missing, 400 beyond `chainMax`. */
   async chain(owner: string, id: string): Promise<readonly KeptResponse[]> {
     const chain = await this.#store.chain(owner, id);
     if ("kept" in chain) return chain.kept;
@@ -73,7 +76,7 @@ export class KeptResponses {
     );
   }
 
-  /** An item by its id, which contains the id of its response. */
+  /** Finds an item by its id, which contains the id of its response; null if there is none. */
   item(owner: string, id: string): Item | null {
     const key = /^[a-z]+_([0-9a-f]{32})_(?:in)?\d+$/.exec(id)?.[1];
     const kept = key === undefined ? null : this.#store.get(owner, `resp_${key}`);

@@ -11,7 +11,7 @@ export type Emit = (type: string, fields: object) => void;
 export interface OutputRules {
   /** Random part of the ids. */
   readonly key: string;
-  /** Call items by the tool name that the model sees. A call of another name is a function's. */
+  /** Call items by the tool name that the model sees. A call of an unlisted name is a function call. */
   readonly wireCalls: ReadonlyMap<string, WireCall>;
   /** True if reasoning items hold an opaque string too. */
   readonly sealsReasoning: boolean;

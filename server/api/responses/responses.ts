@@ -19,7 +19,7 @@ export interface ResponsesDeps extends PromptServices {
   readonly responses: KeptResponses;
 }
 
-/** Services that answer with streams, too. */
+/** Services for responses whose streams outlive their connections. */
 export interface StreamDeps extends ResponsesDeps {
   readonly streams: KeptStreams;
 }
@@ -56,7 +56,7 @@ export async function createResponse(
   return begun;
 }
 
-/** Streams a response that goes on without its client, and whose events can be read again by its id. */
+/** Streams a background response: it continues without its client, and its events can be read again by its id. */
 async function streamInBackground(
   exchange: Exchange,
   { responses, streams }: Kept,
@@ -85,7 +85,10 @@ async function streamInBackground(
   );
 }
 
-/** A response's prompt starts with the tokens of its predecessors. `input`: the request's own items. */
+/**
+ * Prepares a response: its prompt holds the conversation of its predecessors and the request's input. Also returns
+ * the request's own items (`input`) and the function that stores the ended response (`keep`). Throws 400 or 404.
+ */
 export async function prepareResponse(tenant: string, deps: ResponsesDeps, request: ResponsesRequest) {
   const input = ownItems(tenant, request, deps);
   const { ready, first } = await chatOf(tenant, request, input, deps);
@@ -97,7 +100,7 @@ export async function prepareResponse(tenant: string, deps: ResponsesDeps, reque
   };
   const prepared = preparedChat(request, ready, () => new ResponseCodec(request, keep));
   const { names = noNames } = request.generation;
-  // The first of the responses names the conversation, unless the client does.
+  // The id of the chain's first response names the session, unless the client names it.
   const options = { ...prepared.options, names: { ...names, session: names.session ?? first } };
   return { ...prepared, options, input, keep };
 }

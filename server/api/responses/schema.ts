@@ -22,7 +22,7 @@ export interface ResponsesRequest {
   readonly model: string;
   readonly instructions: string | null;
   readonly input: ReturnType<typeof inputItemsOf>;
-  /** Id of the response that this one continues. */
+  /** Id of the response that this one continues; null: none. */
   readonly previousId: string | null;
   readonly tools: readonly object[];
   readonly wireCalls: ToolUse["wireCalls"];

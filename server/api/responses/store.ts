@@ -4,7 +4,7 @@ import { ownDatabase } from "../../own-files.ts";
 import type { ResponseObject } from "./codec.ts";
 import type { Item } from "./items.ts";
 
-/** Limits on the stored responses of one key. */
+/** Limits on stored responses: count and bytes for each API key, age and chain length for all. */
 export interface StoreLimits {
   readonly countMax: number;
   readonly bytesMax: number;
@@ -38,7 +38,7 @@ interface Held {
   bytes: number;
 }
 
-/** A chain of responses, or the missing id that breaks it. */
+/** Chain of responses, oldest first; or the missing id that breaks it; or `tooLong` if it exceeds `chainMax`. */
 export type Chain =
   | { readonly kept: readonly KeptResponse[] }
   | { readonly missing: string }
@@ -119,7 +119,7 @@ export class ResponseStore {
       .map((row) => ({ owner: row.owner, ...read(row) }));
   }
 
-  /** Null if there is no such response or it belongs to another key. */
+  /** Returns a response; null if there is none, it is too old, or it belongs to another key. */
   get(owner: string, id: string): KeptResponse | null {
     const row = this.#database
       .query<Row, [string, string, number]>(
@@ -130,8 +130,8 @@ export class ResponseStore {
   }
 
   /**
-   * The response and all its predecessors, the first one first. Marks them as used. Reads long chains in
-   * slices and yields to others on this thread.
+   * Reads the response and all its predecessors, and marks them as used. Reads long chains in slices, and yields
+   * to other work on this thread in between.
    */
   async chain(owner: string, id: string): Promise<Chain> {
     const { chainMax } = this.limits;
@@ -157,7 +157,7 @@ export class ResponseStore {
     return { kept: kept.reverse() };
   }
 
-  /** False if there was none. */
+  /** Deletes a response. Returns false if there was none. */
   delete(owner: string, id: string): boolean {
     return this.#drop("owner = ? AND id = ?", owner, id) > 0;
   }

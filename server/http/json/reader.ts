@@ -3,8 +3,8 @@ import { type JsonLimits, type ParsedJson, readJson, remembered } from "./parse.
 
 /**
  * Parses JSON without blocking the HTTP thread: small texts inline, large ones on a worker thread that starts
- * with the first of them. The results of both are the same. Receiving a large value, processing it and
- * receiving the next take milliseconds each. The reader yields between them to other work on this thread.
+ * with the first of them. The results of both are the same. To receive a large value, to process it and to
+ * receive the next each block this thread. The reader yields between them to other work.
  */
 
 /** Larger texts go to the worker thread. */
@@ -25,7 +25,7 @@ export interface JsonJob {
 
 /** Answer of the worker, sent after the strings that were lifted out of it. */
 export type JsonAnswer =
-  /** Without members nothing reads the text, which is then empty. `lifted`: paths of the missing strings. */
+  /** `parsed.text` is empty if there are no members to slice from it. `lifted`: paths of the missing strings. */
   | { readonly kind: "parsed"; readonly parsed: ParsedJson; readonly lifted: readonly Path[] }
   | { readonly kind: "refused"; readonly message: string; readonly param: string | null };
 

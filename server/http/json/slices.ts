@@ -26,10 +26,10 @@ export class LazyList<Item> {
 
 /** Approximate UTF-16 units per piece of a body. */
 const PIECE_UNITS = 64 * 1024;
-/** Numbers that are written at a time. */
+/** Numbers of an array that one call of JSON.stringify writes. */
 const NUMBERS = 4096;
 
-/** JSON text. `value` holds what JSON can express, and lazy lists. */
+/** JSON text of `value`, which may hold lazy lists. */
 export async function jsonText(value: object): Promise<string> {
   let text = "";
   for await (const piece of piecesOf(value)) text += piece;
