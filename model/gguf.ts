@@ -255,10 +255,10 @@ function tensorsOf(parts: readonly GgufFile[], metadata: Metadata): Map<string, 
   return tensors;
 }
 
-/** Arrays of metadata with a number for each layer that is a tensor of it. */
+/** Metadata arrays of one number per layer, each of which becomes a tensor of that layer. */
 const listedKeys: readonly string[] = ["xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"];
 
-/** Each number of such arrays as a tensor, by name. */
+/** Makes a tensor, by name, of each number in such arrays. */
 function listedTensors({ file, metadata }: GgufFile): [string, StoredTensor][] {
   return listedKeys.flatMap((key) => {
     const entry = metadata.get(key);
