@@ -99,9 +99,7 @@ export interface EngineLimits {
   readonly topLogprobsMax: number;
   /** Slots for recurrent states; absent: none. */
   readonly states?: number;
-  /**
-   * Maximum tokens, up to 8, that the model's own head or a draft model drafts after a chunk; absent: none.
-   */
+  /** Maximum draft tokens after a chunk, from the model's own head or a draft model; ≤ 8. Absent: none. */
   readonly draftsMax?: number;
   /** GPUs that compute one step together: exactly one today. Absent for CPU engines. */
   readonly devices?: readonly number[];
@@ -127,10 +125,7 @@ export interface NativeLibrary {
   meterOpen(isa: Isa | "auto", threads: number): MeterHandle;
   /** Bytes of a plain read, or operations in registers, per second. */
   meterCeiling(meter: MeterHandle, ceiling: CeilingName, ms: number): number;
-  /**
-   * Rates of a matrix [columns, depth] times some rows. `format`: a value of `matrixFormats`, or a stored
-   * type.
-   */
+  /** Rates of a matrix [columns, depth] times some rows. `format`: `matrixFormats`, or a stored type. */
   meterGemm(
     meter: MeterHandle,
     matrix: {

@@ -8,7 +8,8 @@ import { hasAttention } from "./shape.ts";
 import type { ModelTensor } from "./weights.ts";
 
 /**
- * Whether to load the draft head: never; if the files have a complete one; or always, failing without one.
+ * Choice of loading the draft head: "none" never does, "offered" does if the files have a complete one,
+ * "required" throws without one.
  */
 export type HeadChoice = "none" | "offered" | "required";
 

@@ -52,7 +52,7 @@ export interface DoctorReport {
     readonly memoryFreeBytes: number;
     readonly instructionSets: readonly { readonly name: Isa; readonly state: IsaState }[];
   } | null;
-  /** Which GPUs are used, or the reason for none. */
+  /** GPUs in use, or the reason for none. */
   readonly cuda: string;
   readonly gpus: readonly Gpu[];
   /** Library that multiplies matrices on the GPUs, with the reason; empty without GPUs. */
@@ -255,7 +255,7 @@ function jobsFolderOf(config: Config, name: string | null): string | null {
   return name === null ? null : modelFolder(config, name);
 }
 
-/** Which GPUs are used, or the reason for none. */
+/** Describes the GPUs in use, or the reason for none. */
 async function cudaText(backend: Backend | null): Promise<string> {
   if (backend?.kind === "cuda") return `used: ${backend.reason}`;
   const found = await findGpus();
