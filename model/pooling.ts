@@ -18,7 +18,7 @@ export type EmbeddingRule = EmbeddingMethod | { readonly refusal: string };
 
 export interface EmbeddingMethod {
   readonly pooling: Pooling;
-  /** Layers behind the pooling. Absent: none. */
+  /** Dense layers after the pooling. Absent: none. */
   readonly layers?: readonly DenseLayer[];
   /** Prompts by name, which are prepended to inputs, and the name of the default one. Absent: none. */
   readonly prompts?: Prompts;

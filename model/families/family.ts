@@ -43,7 +43,7 @@ export interface Source {
   isList(names: Names): boolean;
   /** Array with one number per layer; null if absent. */
   perLayer(names: Names): readonly number[] | null;
-  /** The same of real numbers. */
+  /** The same for real numbers. */
   realsPerLayer(names: Names): readonly number[] | null;
   /** Truth value of each layer, in metadata only; null if absent. */
   flags(names: Names): readonly boolean[] | null;

@@ -243,8 +243,8 @@ export class ConversationWriter {
   }
 
   /**
-   * Text of messages without further changes; null if the template refuses them. Throws TemplateError if it takes
-   * too long, or nobody waits for it any more.
+   * Text of messages without further changes; null if the template refuses them. Throws TemplateError if it
+   * takes too long, or once `isWanted` returns false.
    */
   #written(messages: readonly ChatMessage[], withTools: boolean, offer: object = offered): string | null {
     const tools = withTools ? [offer] : null;

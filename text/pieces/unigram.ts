@@ -1,4 +1,4 @@
-/** Unigram: a word becomes the pieces of the vocabulary whose scores have the largest sum. */
+/** Unigram: splits a word into the pieces of the vocabulary whose scores have the largest sum. */
 import type { TokenId } from "../../base/token.ts";
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
 import { SortedPieces } from "./sorted-pieces.ts";

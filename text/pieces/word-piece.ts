@@ -1,4 +1,4 @@
-/** WordPiece: a word becomes the longest pieces of the vocabulary, from its beginning on. */
+/** WordPiece: splits a word into the longest pieces of the vocabulary, from its beginning on. */
 import type { TokenId } from "../../base/token.ts";
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
 

@@ -1,4 +1,4 @@
-/** Batches as `GET /v1/batches` tells them. */
+/** Batch as returned by `GET /v1/batches`. */
 export interface BatchFacts {
   readonly id: string;
   readonly endpoint: string;

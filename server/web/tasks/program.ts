@@ -1,4 +1,4 @@
-/** Programs as the stream of the state tells them. */
+/** Program as sent in the state stream. */
 import type { GraphView, ViewedNode } from "../../../scheduler/program/graph-view.ts";
 
 export interface ProgramFacts {
