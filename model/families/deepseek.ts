@@ -1,6 +1,6 @@
 /**
- * DeepSeek V2 and V3 and models of their shape: latent attention, experts beside shared ones, dense first
- * layers. The first layer that predicts a further token is a head that drafts.
+ * DeepSeek V2 and V3 and models of their shape: multi-head latent attention, routed and shared experts, dense
+ * first layers. The first layer after the last (MTP) is a draft head.
  */
 import { type Experts, shapeLimits } from "../shape.ts";
 import { nextnHead } from "./draft-heads.ts";
