@@ -10,7 +10,7 @@ import { post, startTestServer, type TestServer } from "../tests/e2e/server.ts";
 
 const TURNS = 20;
 const SUBAGENT_TURNS = 8;
-/** The turn whose call starts the subagents. */
+/** Turn whose tool call starts the subagents. */
 const TASK_TURN = 15;
 const PAGE_TOKENS = 16;
 const CONTEXT_MAX = 32_768;
@@ -23,7 +23,7 @@ const tools = ["read", "task"].map((name) => ({
 }));
 const words = (count: number, word: string): string => `${word} `.repeat(count);
 
-/** The model calls the tool that the last message names in capitals, or says that it is done. */
+/** Scripted model: calls the tool that the last message names in capitals, or says that it is done. */
 function says(prompt: string): readonly string[] {
   const [name] = /(READ|TASK|DONE)(?!.*(READ|TASK|DONE))/s.exec(prompt)!;
   if (name === "DONE") return [`${words(40, "fine")}and done.`];
@@ -83,7 +83,7 @@ async function run(server: TestServer, isNamed: boolean, together: boolean): Pro
   const all: Usage[] = [];
   const agent = new Agent(server, words(900, "agent"), isNamed);
   const subagent = async (name: string): Promise<void> => {
-    // Subagents of Claude Code have an instruction of their own, those of others share the agent's.
+    // Subagents of Claude Code have their own instruction; those of other clients share the agent's.
     const own = new Agent(server, words(isNamed ? 500 : 900, isNamed ? "helper" : "agent"), isNamed);
     for (let turn = 0; turn < SUBAGENT_TURNS; turn++)
       all.push(await own.ask(`${words(250, name)}${turn + 1 === SUBAGENT_TURNS ? "DONE" : "READ"}`));

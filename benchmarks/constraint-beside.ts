@@ -47,11 +47,11 @@ function ask(body: object, signal: AbortSignal): Promise<Response> {
 }
 
 let asked = 0;
-/** A kind of client and its requests, never the same twice. */
+/** Kind of competing client, with its request bodies, none of which repeats. */
 interface Company {
   readonly name: string;
   readonly body: (() => object) | null;
-  /** Name of the row that it is compared with. */
+  /** Name of the row with which it is compared. */
   readonly over: string;
 }
 const held = (schema: object): object => ({
@@ -73,7 +73,7 @@ const companies: readonly Company[] = [
   },
 ];
 
-/** Returns the milliseconds between the tokens of a stream, and the number of requests answered beside it. */
+/** Returns the gaps in ms between the tokens of a stream, and the number of requests answered beside it. */
 async function gapsBeside({ body }: Company): Promise<{ gaps: number[]; answered: number }> {
   const ending = new AbortController();
   let answered = 0;
@@ -99,7 +99,8 @@ async function gapsBeside({ body }: Company): Promise<{ gaps: number[]; answered
   }
   ending.abort();
   await Promise.all(company);
-  // The compiler continues with schemas of clients that have left, one after another; this one comes last.
+  // The compiler still works on schemas of clients that have disconnected, in order; this request is answered
+  // after them.
   await (await ask(held({ type: "null" }), AbortSignal.timeout(60_000))).arrayBuffer();
   const gaps = timesMs.slice(1).map((timeMs, index) => timeMs - timesMs[index]!);
   return { gaps: gaps.slice(COLD_TOKENS).sort((a, b) => a - b), answered };

@@ -70,7 +70,7 @@ class Rig {
   readonly drawn: number[] = [];
   ended = 0;
 
-  /** `forces`: forced tokens come together. */
+  /** `forces`: forced tokens are computed in one chunk. */
   constructor(forces: boolean) {
     const limits = {
       threads,

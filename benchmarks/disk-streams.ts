@@ -26,9 +26,9 @@ const { values } = parseArgs({
   },
 });
 const wanted = Number(values.mib) * 2 ** 20;
-/** Bytes of a page of the demo model in bf16. */
+/** Bytes of a KV page of the demo model in bf16. */
 const PAGE_BYTES = 48 * 1024;
-/** Prompts between the first and the second time of each: more than the KV cache holds. */
+/** Prompts between the two requests of each one: more than the KV cache holds. */
 const APART = 16;
 
 interface Measured {
@@ -47,7 +47,7 @@ async function post(url: string, body: object, signal?: AbortSignal): Promise<Re
   return response;
 }
 
-/** Reads streams, one after the other, until it is stopped; adds the gaps between their pieces. */
+/** Reads streams, one after the other, until `signal` aborts; adds the gaps between their chunks. */
 async function readStreams(url: string, gapsMs: number[], signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const body = { prompt: "Once", max_tokens: 1000, ignore_eos: true, stream: true };
@@ -74,7 +74,7 @@ async function bytesOf(url: string, event: string): Promise<number> {
   return Number(count ?? 0) * PAGE_BYTES;
 }
 
-/** `prompts`: number of prompts; null: until the disk has written and read enough. */
+/** `prompts`: number of prompts; null: runs until the disk has written and read enough. */
 async function measure(args: readonly string[], prompts: number | null): Promise<Measured> {
   const random = new SeededRandom(1);
   const text = () =>

@@ -36,14 +36,14 @@ const { values } = parseArgs({
   },
 });
 
-/** Calls, or sessions of agents, and how many come per second. */
+/** Calls, or sessions of agents, and their rate per second. */
 const loads = {
   conversation: { calls: 1000, rate: 0.35 },
   agents: { calls: 20, rate: 0.05 },
 };
 
 const PAGE_TOKENS = 16;
-/** Keys and values of 8 heads of 128 in 32 layers, two bytes each. */
+/** Keys and values of 8 heads of 128 numbers in 32 layers, two bytes each. */
 const PAGE_BYTES = PAGE_TOKENS * 32 * 2 * 8 * 128 * 2;
 const SEED = 1;
 
@@ -60,7 +60,7 @@ const disk: TierSetup = {
   seed: SEED,
 };
 
-/** Copies of pages on the host are begun by the engine's thread, and go on beside it. */
+/** The engine's thread only begins copies; they run beside its steps. */
 const hostOf = (places: number): HostSetup => ({
   pageBytes: PAGE_BYTES,
   pageTokens: PAGE_TOKENS,
@@ -71,7 +71,7 @@ const hostOf = (places: number): HostSetup => ({
   sendingMax: 64,
 });
 
-/** A workload that notes the hashes of all pages of its prompts. */
+/** Workload that records the hashes of all pages of its prompts. */
 function noting(workload: Workload, pages: Set<number>): Workload {
   const noted = (arrival: Arrival | null): Arrival | null => {
     if (arrival === null) return null;

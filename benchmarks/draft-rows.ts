@@ -25,7 +25,7 @@ const isa = ([...isaNames, "auto"] as const).find((name) => name === values.isa)
 if (isa === undefined) throw new Error(`--isa ${values.isa}: wanted ${isaNames.join(", ")} or auto`);
 const COUNTS = [1, 2, 4, 8, 16];
 const STEPS = 31;
-/** Longest context of which each stream computes its own. */
+/** Longest context that each stream computes for itself. */
 const STREAMS_CONTEXT_MAX = 512;
 
 const engine = new EngineBench(

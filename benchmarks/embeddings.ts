@@ -19,7 +19,7 @@ const LOADS = [
   { name: "4 texts of 512 tokens in one request", requests: 1, texts: 4, tokens: 512 },
   { name: "16 requests of a text of 32 tokens, one after another", requests: 16, texts: 1, tokens: 32 },
 ] as const;
-/** Tokens from this one on, to the end of the vocabulary, are plain text in every tokenizer of the models. */
+/** Ids from here to the end of the vocabulary are plain text in all tokenizers of the models. */
 const FIRST_TOKEN = 1000;
 
 const { values, positionals } = parseArgs({
@@ -44,7 +44,7 @@ function processorSeconds({ pid }: Pick<RunningProgram, "pid">): number {
 
 interface Rate {
   readonly perSecond: number;
-  /** Texts in a second of processor time. */
+  /** Texts per second of processor time. */
   readonly perProcessorSecond: number;
 }
 
@@ -90,7 +90,7 @@ async function main(gguf: string, program: string): Promise<void> {
     const ratios: number[] = [];
     const processorRatios: number[] = [];
     const rates = { ours: 0, theirs: 0 };
-    // The first round does not count: caches of both are cold.
+    // The first round is a warm-up and does not count.
     for (let round = 0; round <= Number(values.rounds); round++) {
       const seed = 100 * LOADS.indexOf(load) + round;
       const [own, other] = [
@@ -117,7 +117,7 @@ async function main(gguf: string, program: string): Promise<void> {
   process.stdout.write(`${table(columns, rows)}\n`);
 }
 
-/** Median of some ratios, with the least and the largest. */
+/** Median of the ratios, with the lowest and the highest. */
 function middleOf(ratios: readonly number[]): string {
   const sorted = ratios.toSorted((a, b) => a - b);
   const spread = `${sorted[0]!.toFixed(2)}–${sorted.at(-1)!.toFixed(2)}`;

@@ -17,7 +17,7 @@ import { mixedWorkload } from "../simulation/workloads/mixed.ts";
 import { tools, toolWorkload } from "../simulation/workloads/tools.ts";
 
 const CALLS = 900;
-/** Calls from which ranges are learnt, and which do not count. */
+/** Warm-up calls, from which the estimator learns and which do not count. */
 const WARM = 300;
 
 const loads: readonly (readonly [

@@ -14,7 +14,7 @@ interface ResultLine extends Partial<KernelRun> {
   readonly multiprocessors?: number;
 }
 
-/** Members of a measurement that are numbers about it, not its shape. */
+/** Fields of a measurement that are results, not part of its shape. */
 const NOT_SHAPE = new Set([
   "kernel",
   "us",

@@ -33,14 +33,14 @@ interface Machine {
 }
 
 const cpuSpec = devices("a100", 1)[0]!.spec;
-/** A CPU that reads weights in `stepMs`, and computes a prompt's token in `tokenMs`. */
+/** CPU whose weights take `stepMs` to read, and whose prompt tokens take `tokenMs` each. */
 function cpu(stepMs: number, tokenMs: number, decodeMs: number, pages = 6000): Machine {
   const sequences = { sequenceMs: decodeMs, pairMs: tokenMs / 20_000, contextMs: stepMs / 40_000 };
   return { profile: linearCost(stepMs, tokenMs, 16, sequences), spec: { ...cpuSpec, pages } };
 }
 const [a100] = devices("a100", 1) as [Machine];
 
-/** Classes of machines with a model each; those of CPUs and the H100 are rounded estimates. */
+/** Classes of machines with a model each; values of CPUs and the H100 are rounded estimates. */
 const machines: Readonly<Record<string, () => Machine>> = {
   "2 old cores, 0.5B": () => cpu(22, 4.2, 4),
   "2 cores, 1B": () => cpu(46, 4.5, 4),

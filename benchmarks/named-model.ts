@@ -22,7 +22,7 @@ const files = Object.fromEntries(paths.map((name) => [name, readFileSync(join(fo
 const bytes = Object.values(files).reduce((sum, { length }) => sum + length, 0);
 const hub = new FakeHub({ bytesPerSecond });
 hub.commit("Bench/Model", files);
-await (await fetch(`${hub.endpoint}/api/models/Bench/Model/tree/main`)).text(); // hashes are computed once
+await (await fetch(`${hub.endpoint}/api/models/Bench/Model/tree/main`)).text(); // makes the hub compute its hashes now
 const cache = mkdtempSync(join(process.env.TMPDIR ?? tmpdir(), "bunting-named-"));
 
 async function answered(url: string): Promise<void> {

@@ -72,7 +72,7 @@ async function measure(engines: number): Promise<readonly (string | number)[]> {
   ];
 }
 
-/** Server of the page, and of a state whose window holds all spans from the first event on. */
+/** Server of the page and of a synthetic state, whose first event already fills the window with all spans. */
 function serve(engines: number) {
   const startMs = performance.now() - WINDOW_MS;
   const everyMs = (WINDOW_MS * engines) / spans;
@@ -115,7 +115,7 @@ function nameOf(pathname: string): string {
   return pathname === "/" ? "index.html" : pathname.replace("/page/", "");
 }
 
-/** State with all steps that were not told yet: of decodes, drafts and prompts, some with evictions. */
+/** State with all steps that have not been sent yet: decodes, drafts and prompts, some with evictions. */
 function stateAt(timeMs: number, everyMs: number, told: number[]): LiveNow {
   const engines = told.map((from, engine): EngineNow => {
     const until = Math.floor(timeMs / everyMs);

@@ -31,7 +31,7 @@ interface Turn {
   readonly cachedTokens: number;
 }
 
-/** Asks for one token. */
+/** Requests one token. */
 async function turn(url: string, prompt: string | readonly number[], more: object = {}): Promise<Turn> {
   const startMs = performance.now();
   const response = await fetch(`${url}/v1/completions`, {

@@ -18,12 +18,15 @@ import { drawLoad, type Outcome } from "./sessions/load.ts";
 
 const [loads = 200, first = 1] = process.argv.slice(2).map(Number);
 const SESSIONS = 24;
-/** Time for which Continuum (arXiv:2511.02230 §4) keeps an agent's pages while a tool runs, until it has measured. */
+/**
+ * Time for which Continuum (arXiv:2511.02230 §4) retains an agent's pages during a tool call, until it has
+ * measured the tool.
+ */
 const TOOL_MS = 2000;
 
 const { sessions: keeping, ...nothingKept } = ours();
 
-/** Pairs of a policy of ours and a rival, made for each load: orders keep what they know of sessions. */
+/** Pairs of our policy and a rival, made anew for each load, because orders keep state about sessions. */
 const pairs: Readonly<Record<string, () => readonly [own: Policy, rival: Policy]>> = {
   "first come": () => [nothingKept, { ...nothingKept, queue: firstCome() }],
   "first session": () => [nothingKept, { ...nothingKept, queue: firstSession() }],
@@ -50,7 +53,7 @@ const figures = {
 type Figure = keyof typeof figures;
 const figureNames = Object.keys(figures) as readonly Figure[];
 
-/** Ratios of our outcomes to a rival's, by load. */
+/** Ratios of our figures to the rival's, per load. */
 const ratios = new Map<string, Readonly<Record<Figure, number>>[]>();
 for (let seed = first; seed < first + loads; seed++) {
   const load = drawLoad(seed, SESSIONS);
@@ -62,7 +65,7 @@ for (let seed = first; seed < first + loads; seed++) {
   };
   const texts = Object.entries(pairs).map(([name, pairOf]) => {
     const [own, rival] = pairOf().map(run) as [Outcome, Outcome];
-    // A millisecond more, since calls may not wait at all.
+    // Adds a millisecond, because calls may not wait at all.
     const entries = figureNames.map((figure) => [figure, (own[figure] + 1) / (rival[figure] + 1)]);
     const ratio = Object.fromEntries(entries) as Record<Figure, number>;
     ratios.set(name, [...(ratios.get(name) ?? []), ratio]);

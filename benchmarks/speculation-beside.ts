@@ -111,7 +111,7 @@ for (const [name, prompt] of Object.entries(tasks)) {
     const played: Played[] = [];
     for (const index of order) played[index] = await play(servers[index as 0 | 1].target.url, prompt, round);
     differing += played[0]!.texts.filter((text, i) => text !== played[1]!.texts[i]).length;
-    // The first round teaches the cost models.
+    // The first round only trains the cost models.
     if (round > 0) for (const index of [0, 1] as const) runs[index].push(played[index]!);
   }
   const of = (index: 0 | 1, value: (one: Played) => number): number => median(runs[index].map(value));

@@ -71,7 +71,10 @@ async function ask({ url }: Served, prompt: string, tokens: number): Promise<str
   return choices[0]!.message.content;
 }
 
-/** Tokens per second of processor time by task. A server knows no answer of an earlier round: each has its own. */
+/**
+ * Tokens per second of processor time, by task. Each round has its own server, which knows no completions of
+ * earlier rounds.
+ */
 async function rates(start: () => Promise<Served>): Promise<number[]> {
   const all = Object.values(tasks).map((): number[] => []);
   for (let round = 0; round < ROUNDS; round++) {

@@ -37,7 +37,7 @@ async function ask(url: string, prompt: string, seed: number): Promise<Answered>
       temperature: seed === 0 ? 0 : 0.7,
       seed,
       ignore_eos: true,
-      // Earlier rounds had the same answers.
+      // Earlier rounds had the same completions; the salt hides them.
       cache_salt: crypto.randomUUID(),
       timings_per_token: true,
     }),

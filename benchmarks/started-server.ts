@@ -3,7 +3,7 @@
 import type { Target } from "../server/cli/client.ts";
 
 const SAMPLE_MS = 100;
-/** The thread of the disk tells its counts once a second. */
+/** Quiet time after which no more writes are expected; the disk's thread reports its counts once a second. */
 const QUIET_MS = 2000;
 const DEVICE_SECONDS = 'bunting_step_seconds_sum{engine="0",part="device"}';
 

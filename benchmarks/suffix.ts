@@ -13,7 +13,7 @@ const PROMPT = 32_768;
 const ANSWER = 4096;
 const DRAFT = 16;
 
-/** A text in which a share of the stretches of 20 tokens repeats an earlier one. */
+/** Text in which a share of the stretches of 20 tokens repeats an earlier stretch. */
 function textOf(vocabSize: number, repeated: number, seed = 0): Int32Array {
   const random = new SeededRandom(vocabSize + seed);
   const text = new Int32Array(PROMPT + ANSWER);

@@ -54,7 +54,7 @@ function rssMib(pid: number): number {
 const median = (numbers: readonly number[]): number =>
   numbers.toSorted((a, b) => a - b)[numbers.length >> 1]!;
 
-/** Seconds of starts of a server of this model alone, to its first answer. */
+/** Seconds from the start of a server of this model alone to its first response, per start. */
 async function starts(name: Name): Promise<number[]> {
   const seconds: number[] = [];
   for (let round = 0; round < 4; round++) {
@@ -64,7 +64,7 @@ async function starts(name: Name): Promise<number[]> {
     seconds.push((performance.now() - startedMs) / 1000);
     await server.stop();
   }
-  return seconds.slice(1); // the first one packs weights and reads the files
+  return seconds.slice(1); // the first start also packs weights and reads files from disk
 }
 
 const alone = { first: await starts("first"), second: await starts("second") };
@@ -92,7 +92,7 @@ const rows: Cell[][] = (["first", "second"] as const).map((name) => [
 console.log(table(["model", "start s", "swap s", "longest s", "swap / start"], rows));
 console.log(`\nRSS with the second model loaded, MiB: ${rss.map((mib) => mib.toFixed(0)).join(", ")}`);
 
-/** Longest gap in milliseconds of a stream of `first` while `act` runs. */
+/** Longest inter-token gap, in milliseconds, of a stream of `first` while `act` runs. */
 async function longestGapMs(beside: Started, act: () => Promise<void>): Promise<number> {
   const ending = new AbortController();
   const response = await fetch(`${beside.target.url}/v1/completions`, {

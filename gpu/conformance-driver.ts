@@ -25,16 +25,16 @@ export interface DeviceUnderTest {
 
 const generatedTokens = 6;
 
-/** Way to compute a sequence of 40 prompt tokens and its generated tokens. */
+/** Way in which steps compute a sequence of 40 prompt tokens and its generated tokens. */
 export interface Way extends StepsWay {
   readonly sampling: Sampling;
   /** Pages of the sequence; the first ones by default. */
   readonly pages?: readonly number[];
-  /** True if the other sequences request hidden states too. */
+  /** True if the other sequences of the batch request hidden states too. */
   readonly hiddenCompany?: boolean;
 }
 
-/** Way to compute the hidden states of 40 prompt tokens, or of every `every`th one. */
+/** Way in which steps compute the hidden states of 40 prompt tokens, or of every `every`th one. */
 export interface HiddenWay extends StepsWay {
   readonly every?: number;
 }
@@ -42,7 +42,7 @@ export interface HiddenWay extends StepsWay {
 interface StepsWay {
   /** Maximum tokens of a chunk; all at once by default. */
   readonly chunkTokens?: number;
-  /** Number of other sequences in the same steps, and how many of them come first in the step. */
+  /** Number of other sequences in the batch, and how many of them come first in it. */
   readonly company?: number;
   readonly place?: number;
   /** Length of a prefix that another sequence computes first. Whole pages are shared, the rest is copied. */

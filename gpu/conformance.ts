@@ -479,8 +479,8 @@ function stateConformance(name: string, on: TestBody): void {
 }
 
 /**
- * Expects that each draw in a multi-token chunk, beside another sequence's chunk, equals the draw of a step
- * with its token alone.
+ * Expects that each row of a multi-token chunk, batched with another sequence's chunk, samples the same token
+ * as a step with that token alone.
  */
 function expectRowsOfSingleSteps(driver: Driver): void {
   const { pageTokens, vocabSize } = driver.device.spec;

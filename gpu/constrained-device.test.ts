@@ -232,8 +232,8 @@ test("a long text is replayed in pieces after a preemption; other rows are not d
   const steps: (number | string)[][] = [];
   while (steps.at(-1)?.includes("deferred") ?? true) steps.push(draw(device, rows));
   expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: the tokens drawn so far violate it"]);
-  // 381 tokens of 48 work steps each; the device works 1,000 before each of its steps and 1,000 while it
-  // computes.
+  // 381 tokens of 48 work units each. The device works up to 1,000 units before each step, and as many while
+  // it computes.
   expect(steps.length).toBeGreaterThanOrEqual(6);
   expect(steps.slice(0, -1).every(([, free]) => free === 1)).toBe(true);
 });

@@ -39,7 +39,8 @@ const PARSER_STEPS = 2 ** 26;
 /** Maximum forced tokens after a drawn one; further ones follow the next draw. */
 const FORCED_MAX = 32;
 /**
- * Work of parsing one token of a text again, after its sequence came from another engine or its text was evicted.
+ * Work of parsing one token of a text again, after its sequence came from another engine or its text was
+ * evicted.
  */
 const READ_STEPS = 48;
 

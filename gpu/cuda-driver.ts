@@ -1,12 +1,12 @@
 /**
- * The GPUs of this machine as NVIDIA's driver (libcuda) names them, and why none can be used. Asks the driver
- * itself, so that it works in containers without nvidia-smi, on parts of a GPU (MIG) and under WSL.
+ * Lists this machine's GPUs as NVIDIA's driver (libcuda) reports them, or says why none can be used. Asks the
+ * driver directly, which works in containers without nvidia-smi, on MIG instances and under WSL.
  */
 
 import { CString, dlopen, type Pointer } from "bun:ffi";
 
 export interface DriverGpu {
-  /** "NVIDIA A100-SXM4-40GB MIG 1g.5gb" for a part of a GPU. */
+  /** Name, such as "NVIDIA A100-SXM4-40GB MIG 1g.5gb" for a MIG instance. */
   readonly name: string;
   /** Compute capability times ten; 90 is sm_90. */
   readonly capability: number;
@@ -23,10 +23,10 @@ export interface DriverReport {
 
 /** Oldest driver that runs libraries of a CUDA 12 toolkit: R525. */
 const CUDA_MIN = 120;
-/** Oldest GPU with kernels. */
+/** Oldest compute capability for which there are kernels. */
 const CAPABILITY_MIN = 80;
 
-/** In that order; under WSL the driver may be outside of the loader's path. */
+/** Tried in this order; under WSL the driver may be outside of the loader's path. */
 const LIBRARIES = ["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"];
 
 const NO_DEVICE = 100;
@@ -46,7 +46,9 @@ const symbols = {
 
 type Driver = ReturnType<typeof dlopen<typeof symbols>>["symbols"];
 
-/** Asks the driver. Never throws. Starts each GPU for a moment, because only that tells whether it works. */
+/**
+ * Asks the driver. Never throws. Initialises each GPU for a moment, because only that shows whether it works.
+ */
 export function probeDriver(): DriverReport {
   const driver = openDriver();
   if (driver === null) return none(0, "there is no NVIDIA driver on this machine");

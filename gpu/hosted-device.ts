@@ -1,7 +1,7 @@
 import type { Device } from "../scheduler/device.ts";
 
 /**
- * Device whose computation needs a waiting thread, which the host provides. The host calls `wait` and then
+ * Device that blocks a thread while it computes; the host provides the thread. The host calls `wait` and then
  * `deliver` after every `start`, and may do other work in between.
  */
 export interface HostedDevice extends Device {

@@ -1,17 +1,17 @@
 /**
  * Memory plan: bytes of each part, computed before anything is allocated. Pure arithmetic.
  *
- * Memory left after weights, workspaces and a reserve is free for keys and values. By default the KV cache
- * takes half of it, at least one full context and at most 64. A cache of that size keeps long prefixes, and
- * the machine keeps the other half. On a GPU, which serves nothing else, the cache takes nine tenths.
+ * Memory left after weights, workspaces and a reserve is available to the KV cache. By default the cache
+ * takes half of it, but at least one full context and at most 64; the other half stays free for other
+ * programs. On a GPU, which serves nothing else, the cache takes nine tenths.
  *
- * The recurrent states of a model are a part of that cache: up to 15 % for checkpoints, and up to 15 % for
+ * The recurrent states of a model are part of that cache: up to 15 % for checkpoints, and up to 15 % for
  * running sequences, but at least `STATES_MIN` slots.
  */
 export interface MemoryInput {
   /** Type of weights, keys and values; the byte counts below are for this type. */
   readonly compute: "bf16" | "f32";
-  /** True if some weights are in int8, int6 or int4. */
+  /** True if some weights are quantized to int8, int6 or int4. */
   readonly isRounded: boolean;
   /** Bytes of the packed weights, which all engines share. */
   readonly weightBytes: number;
@@ -20,7 +20,7 @@ export interface MemoryInput {
   /** Weights of a draft model, which all engines share, and its part of a page. Absent: there is none. */
   readonly draft?: { readonly weightBytes: number; readonly pageBytes: number };
   readonly pageTokens: number;
-  /** Bytes of one state slot, and sequences in a step at most; null: the model has no recurrent layers. */
+  /** Bytes of one state slot, and maximum sequences in a step; null: the model has no recurrent layers. */
   readonly states: { readonly bytes: number; readonly sequencesMax: number } | null;
   /** True if the memory is a GPU's; default: false. */
   readonly isGpu?: boolean;
@@ -41,7 +41,7 @@ export interface MemoryInput {
 export interface MemoryRow {
   readonly name: string;
   readonly bytes: number;
-  /** Capacity that the bytes provide, for people; may be empty. */
+  /** Capacity of these bytes, for people; may be empty. */
   readonly note: string;
 }
 
@@ -65,7 +65,7 @@ export type MemoryPlan =
       readonly rows: readonly MemoryRow[];
     };
 
-/** Bytes that a plan allocates: all of its parts but the reserve and what stays free. */
+/** Bytes that a plan allocates: all parts except the reserve and the free memory. */
 export function plannedBytes({ rows }: MemoryPlan): number {
   return rows.reduce((sum, { name, bytes }) => sum + (name === "reserve" || name === "free" ? 0 : bytes), 0);
 }
@@ -75,14 +75,14 @@ const mib = 2 ** 20;
 const contextsMax = 64;
 const kvShare = 0.5;
 const kvShareOfGpu = 0.9;
-/** State slots of an engine at least. */
+/** Minimum state slots of an engine. */
 export const STATES_MIN = 8;
-/** Share of the KV cache for checkpoints, and the largest share for the states of running sequences. */
+/** Share of the KV cache for checkpoints, and maximum share for the states of running sequences. */
 const stateShare = 0.15;
-/** Checkpoints at most: the scheduler scans all of them to evict one. */
+/** Maximum checkpoints: the scheduler scans all of them to evict one. */
 const checkpointsMax = 4096;
 
-/** Memory of `availableBytes` that is left to the system. */
+/** Part of `availableBytes` that is left to the system. */
 export function reserveOf(availableBytes: number): number {
   return Math.ceil(Math.min(Math.max(availableBytes * 0.05, 64 * mib), 2 * gib));
 }
@@ -98,7 +98,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 
   const share = input.isGpu ? kvShareOfGpu : kvShare;
   const pagesPerContext = Math.ceil(contextMax / pageTokens);
-  // States are counted in pages of the same memory.
+  // State slots are counted in pages, because both share the memory.
   const leastOfStates = Math.ceil(((input.states?.bytes ?? 0) * STATES_MIN) / pageBytes);
   const least = pagesPerContext + leastOfStates;
   const tokensIn = (budget: number): number => Math.max(0, budget - leastOfStates) * pageTokens;
@@ -135,7 +135,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
     { name: "free", bytes: freeBytes - kvBytes, note: "" },
   ];
 
-  // No size of the KV cache helps then.
+  // No size of the KV cache would help.
   if (freeBytes < 0) return withoutRoom({ ...input, weightBytes }, rows, workspaces + reserveBytes);
   if (wanted < least && wanted <= pagesThatFit && input.kvBytes !== null) {
     const neededBytes = least * pageBytes * engines;
@@ -153,11 +153,11 @@ export function planMemory(input: MemoryInput): MemoryPlan {
       rows,
     };
   }
-  // States may leave a part of their last page.
+  // The last page of the states may be partly unused.
   if (kvBytes <= freeBytes) return { kind: "fits", pages, states, rows };
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
-  // If a whole context fits, a shorter one would not help.
+  // If a full context fits, a shorter one would not help.
   const without = input.kvBytes === null ? "" : " without --kv-cache-gib";
   const advice = pagesThatFit < least ? contextAdvice(tokensIn(pagesThatFit), without) : [];
   const fitting = tenths(freeBytes, Math.floor);
@@ -177,8 +177,8 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 }
 
 /**
- * State slots in a KV cache of `bytes`, which leave room for a full context: of them `mostBytes` may be
- * states.
+ * State slots in a KV cache of `bytes`, of which at most `mostBytes` may be states so that a full context
+ * fits beside them.
  */
 function statesIn(bytes: number, mostBytes: number, states: MemoryInput["states"]): number {
   if (states === null) return 0;
@@ -201,7 +201,7 @@ function statesRow(slots: number, bytes: number, engines: number, each: string):
   return { name: "states", bytes: slots * bytes * engines, note };
 }
 
-/** Refusal of a model whose weights, or whose workspaces beside them, take more than is available. */
+/** Refuses a model whose weights, alone or together with the workspaces, exceed the available memory. */
 function withoutRoom(
   input: MemoryInput,
   rows: readonly MemoryRow[],
@@ -222,10 +222,10 @@ function withoutRoom(
   };
 }
 
-/** Share of bf16 weights that remains in int4. */
+/** Size of int4 weights as a share of their size in bf16. */
 const int4Share = 0.28;
 
-/** Advice for a model that takes too much with any context. `othersBytes`: memory besides the weights. */
+/** Advice for a model that does not fit with any context. `othersBytes`: memory besides the weights. */
 function weightAdvice(
   { compute, isRounded, weightBytes, availableBytes, engines }: MemoryInput,
   othersBytes: number,
@@ -240,7 +240,7 @@ function weightAdvice(
   ];
 }
 
-/** Advice with the longest context that fits, if that is at least 128 tokens. */
+/** Advice to use the longest context that fits, if that is at least 128 tokens. */
 function contextAdvice(tokensThatFit: number, without = ""): string[] {
   return tokensThatFit >= 128 ? [`--max-model-len ${tokensThatFit} or less fits${without}`] : [];
 }

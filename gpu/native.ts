@@ -52,7 +52,7 @@ export type MeterHandle = Pointer & { readonly [brand]: "meter" };
 export const ceilingNames = ["read", "f32", "bf16", "int8"] as const;
 export type CeilingName = (typeof ceilingNames)[number];
 
-/** Rates of a kernel on all threads of a meter; a multiplication and an addition are two operations. */
+/** Rates of a kernel on all threads of a meter. A multiply-add counts as two operations. */
 export interface KernelRates {
   readonly operationsPerSecond: number;
   readonly bytesPerSecond: number;
@@ -99,11 +99,11 @@ export interface EngineLimits {
   readonly topLogprobsMax: number;
   /** Slots for recurrent states; absent: none. */
   readonly states?: number;
-  /** Tokens that the model's head, or a draft model, drafts after a chunk at most, up to 8; absent: none. */
+  /** Maximum draft tokens after a chunk, from the model's own head or a draft model; ≤ 8. Absent: none. */
   readonly draftsMax?: number;
   /** GPUs that compute one step together: exactly one today. Absent for CPU engines. */
   readonly devices?: readonly number[];
-  /** Library that multiplies plain matrices on a GPU; absent: own. */
+  /** Library for unquantized matrix products on a GPU; absent: own. */
   readonly gemm?: GemmChoice;
 }
 
@@ -125,7 +125,7 @@ export interface NativeLibrary {
   meterOpen(isa: Isa | "auto", threads: number): MeterHandle;
   /** Bytes of a plain read, or operations in registers, per second. */
   meterCeiling(meter: MeterHandle, ceiling: CeilingName, ms: number): number;
-  /** Rates of a matrix [columns, depth] times some rows. `format`: a value of `matrixFormats` or a stored type. */
+  /** Rates of a matrix [columns, depth] times some rows. `format`: `matrixFormats`, or a stored type. */
   meterGemm(
     meter: MeterHandle,
     matrix: {
@@ -136,7 +136,7 @@ export interface NativeLibrary {
     },
     ms: number,
   ): KernelRates;
-  /** Rates of attention of some tokens behind keys in bf16, in the heads of a model of 8B. */
+  /** Rates of attention of some tokens over keys in bf16, with the heads of an 8B model. */
   meterAttention(
     meter: MeterHandle,
     chunk: { readonly tokens: number; readonly positions: number },
@@ -154,21 +154,20 @@ export interface NativeLibrary {
   /** Writes packed weights. `key` is 32 bytes that identify them. Calls `onProgress` before it returns. */
   modelSave(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   /**
-   * Reads packed weights in place of all modelLoad calls. After a failure the caller loads as if it had not
-   * called this.
+   * Reads packed weights in place of all modelLoad calls. If it fails, the caller loads the tensors as usual.
    */
   modelRestore(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   modelClose(model: ModelHandle): void;
   /**
-   * Maximum bytes that an engine takes besides its pages and states: its workspace; on a GPU its copy of the weights, and
-   * memory of the host, most of it only while the engine opens.
+   * Maximum bytes that an engine takes besides its pages and states: its workspace; for a GPU engine also its
+   * copy of the weights, and host memory, most of it only while the engine opens.
    */
   enginePlan(
     shape: ModelShape,
     options: ComputeOptions,
     limits: EngineLimits,
   ): { readonly workspaceBytes: number; readonly copyBytes: number; readonly hostBytes: number };
-  /** Maximum bytes of the workspace of a draft model, which an engine has beside its own. */
+  /** Maximum workspace bytes of a draft model, in addition to the engine's own. */
   draftPlan(shape: ModelShape, options: ComputeOptions, limits: EngineLimits): number;
   /**
    * Opens an engine, with a draft model if one is given. A GPU engine reads the weights here, and calls
@@ -182,8 +181,8 @@ export interface NativeLibrary {
   ): EngineHandle;
   engineClose(engine: EngineHandle): void;
   /**
-   * Copies whole KV pages to `bytes`, or back: page after page, `pageBytes` of modelPlan each, and of a draft model. A step in flight may
-   * neither write a page that is read nor use one that is written.
+   * Copy whole KV pages to `bytes`, or back: page after page, each of `pageBytes` of modelPlan plus those of
+   * a draft model. A step in flight may neither write a page that is read nor use one that is written.
    */
   readPages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
   writePages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
@@ -193,16 +192,16 @@ export interface NativeLibrary {
   /** Allocates places: `count` buffers of a page's size in pinned host memory, for pages and states offloaded from a GPU. */
   openPlaces(engine: EngineHandle, count: number): void;
   /**
-   * Queue copies to places, and return at once. A step that writes a page or slot waits for its copy. `waitSent` returns when
-   * all are there.
+   * Queue copies to places, and return at once. A step that writes a page or slot waits for its copy.
+   * `waitSent` returns when all copies are complete.
    */
   sendPages(engine: EngineHandle, pages: Int32Array, places: Int32Array): void;
   sendState(engine: EngineHandle, slot: number, offset: number, size: number, place: number): void;
   waitSent(engine: EngineHandle): void;
-  /** Copy back from places. */
+  /** Copy from places back to pages or a state slot. */
   fetchPages(engine: EngineHandle, pages: Int32Array, places: Int32Array): void;
   fetchState(engine: EngineHandle, slot: number, offset: number, size: number, place: number): void;
-  /** Copy a place to `bytes`, and back. */
+  /** Copy a place's contents to `bytes`, or back. */
   readPlace(engine: EngineHandle, place: number, bytes: Uint8Array): void;
   writePlace(engine: EngineHandle, place: number, bytes: Uint8Array): void;
   /**
@@ -214,7 +213,7 @@ export interface NativeLibrary {
    * became non-zero; with null it never aborts.
    */
   stepWait(engine: EngineHandle, way: Int32Array<SharedArrayBuffer> | null): void;
-  /** Copy of the raw logits of the rows that the last step drew from, [rows × vocab]. */
+  /** Returns a copy of the raw logits of the last step's sampled rows, [rows × vocab]. */
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
@@ -310,7 +309,7 @@ export function openLibrary(path: string): NativeLibrary {
     return Number(out[0]);
   };
 
-  /** Runs a call that writes some rates. */
+  /** Runs a call that writes `count` rates. */
   const rates = (count: number, call: (out: Float64Array) => number): Float64Array => {
     const out = new Float64Array(new ArrayBuffer(count * Float64Array.BYTES_PER_ELEMENT));
     check(call(out));
@@ -446,7 +445,7 @@ export function openLibrary(path: string): NativeLibrary {
   };
 }
 
-/** Refuses a library of another interface version before any other call. */
+/** Refuses a library with another interface version, before any other call. */
 function checkVersion(path: string): void {
   const version = open(path, abiSymbols).symbols.bunting_abi_version();
   if (version === abiVersion) return;
@@ -547,9 +546,10 @@ function encodeQuantised(source: QuantisedSource): Uint8Array {
 }
 
 /**
- * Encodes a bunting_model_shape: 16 int32, 7 float, 15 int32, a float, an int32, then the addresses of layers,
- * ropes and formats, 6 int32 and 2 float of recurrent layers, 4 int32 and a float of latent ones, and an int32 of the head. Layers, ropes and formats follow it in the
- * same storage, with the ropes' frequencies.
+ * Encodes a bunting_model_shape: 16 int32, 7 float, 15 int32, a float, an int32, then the addresses of
+ * layers, ropes and formats, 6 int32 and 2 float of recurrent layers, 4 int32 and a float of latent
+ * attention, and an int32 of the draft head. Layers, ropes, the ropes' frequencies and formats follow it in
+ * the same storage.
  */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
@@ -681,7 +681,7 @@ function layerWords(layer: LayerShape): number[] {
 /** BUNTING_DEVICES_MAX. */
 const devicesMax = 8;
 
-/** Encodes bunting_engine_limits: 10 int32, the devices, then the number of state slots and drafts_max. */
+/** Encodes a bunting_engine_limits: 10 int32, the devices, then the number of state slots and drafts_max. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
   const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
   const { stepDrawsMax = stepChunksMax, stepHiddenMax = stepChunksMax } = limits;

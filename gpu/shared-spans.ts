@@ -70,7 +70,7 @@ export function sharingOrder(chunks: readonly Chunk[], pageTokens: number): Shar
     return groups.values();
   };
 
-  /** Number of full pages that all members share, `least` or more. */
+  /** Number of full pages that all members share, at least `least`. */
   const commonDepth = (members: readonly number[], least: number): number => {
     const first = chunks[members[0]!]!.pages;
     let depth = Number.POSITIVE_INFINITY;

@@ -43,7 +43,7 @@ type Arrays = Record<ArrayName, number>;
 /** Tier numbers of engine.h. */
 const tiers: Readonly<Record<PageTier, number>> = { device: 0 };
 const headerWords = 2 + 2 * arrayNames.length;
-/** Layout of a block, for tools that read kept ones. */
+/** Layout of a block, for tools that read stored ones. */
 export const blockLayout = { magic, arrayNames, headerWords, moveWords: entryWords.moves } as const;
 const resultHeaderWords = 4;
 const resultRowWords = 4;
@@ -51,7 +51,10 @@ const resultRowWords = 4;
 const afterIndexWord = 16;
 const wantsWord = 17;
 const wantsHidden = 1;
-/** Word for a missing state slot, an unknown next token, or the unread tokens of a chunk that the draft model skips. */
+/**
+ * Value of a missing state slot, of an unknown next token, and of the unread tokens of a chunk that the draft
+ * model skips.
+ */
 const none = -1;
 const noTokens = new Int32Array(0);
 
@@ -123,7 +126,7 @@ export class StepBlock {
     return { ...counts, ...ofRows, spans };
   }
 
-  /** Makes room, writes the header and returns the first word of each array. */
+  /** Ensures capacity, writes the header and returns the first word of each array. */
   #begin(counts: Arrays): Arrays {
     const at = { ...counts };
     let total = headerWords;
@@ -310,7 +313,7 @@ class RowIndex {
   #inOrder = new Int32Array(64);
   #count = 0;
 
-  /** Makes room and clears the indices of the previous step. */
+  /** Ensures capacity and clears the indices of the previous step. */
   reserve(chunks: number, rows: number): void {
     this.first = withRoom(this.first, chunks);
     this.#inOrder = withRoom(this.#inOrder, rows);
@@ -327,7 +330,7 @@ class RowIndex {
   }
 }
 
-/** The array, or a larger one whose content is unspecified. */
+/** Returns the array, or a larger one with unspecified contents. */
 function withRoom(array: Int32Array<ArrayBuffer>, count: number): Int32Array<ArrayBuffer> {
   return array.length < count ? new Int32Array(2 * count) : array;
 }
@@ -343,7 +346,7 @@ export interface ResultLimits {
   readonly hiddenMax: number;
   /** Numbers per hidden state. */
   readonly hiddenSize: number;
-  /** Tokens that the engine drafts after a chunk. Absent: none. */
+  /** Maximum draft tokens after a chunk; absent: none. */
   readonly draftsMax?: number;
 }
 
@@ -351,7 +354,7 @@ export interface ResultLimits {
 export class StepResultBlock {
   readonly #words: Words;
   readonly #stride: number;
-  /** First word of a draw's drafts; null: there are none. */
+  /** First word of a row's draft; null: there are no drafts. */
   readonly #draftsAt: number | null;
   readonly #hiddenSize: number;
 
@@ -372,7 +375,7 @@ export class StepResultBlock {
     return this.#words.floats[1]!;
   }
 
-  /** Part of it in which the engine drafted. */
+  /** Part of it that the engine spent on drafting. */
   get draftsMs(): number {
     return this.#words.floats[3]!;
   }
@@ -415,7 +418,7 @@ export class StepResultBlock {
     };
   }
 
-  /** Tokens that the engine drafted after a draw; null: none. */
+  /** Tokens that the engine drafted after a sampled one; null for none. */
   #drafts(at: number): DeviceDraft | null {
     const { ints, floats } = this.#words;
     const count = this.#draftsAt === null ? 0 : ints[at + this.#draftsAt]!;

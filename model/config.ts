@@ -33,9 +33,9 @@ export interface GenerationDefaults {
   readonly topK: number | null;
   readonly minP: number | null;
   readonly repetitionPenalty: number | null;
-  /** Sequences of tokens whose last one is never sampled behind the others; absent: none. */
+  /** Token sequences that are never generated: the last token is banned after the others. Absent: none. */
   readonly badWords?: readonly (readonly number[])[];
-  /** Names of fields that would change what is sampled, and have no counterpart here; absent: none. */
+  /** Fields that would change sampling and are not supported; absent: none. */
   readonly unheeded?: readonly string[];
 }
 
@@ -558,7 +558,7 @@ function generationDefaultsOf(fields: Fields, vocab: number): GenerationDefaults
   };
 }
 
-/** Values of fields of generation_config.json with which transformers samples as without the field. */
+/** Values of generation_config.json fields that change nothing in transformers. */
 const neutral: Readonly<Record<string, readonly unknown[]>> = {
   begin_suppress_tokens: [],
   forced_bos_token_id: [],
@@ -589,7 +589,10 @@ function unheededOf(fields: Fields): Pick<GenerationDefaults, "unheeded"> {
   return unheeded.length === 0 ? {} : { unheeded };
 }
 
-/** Tokens that transformers never generates either; tokens beyond the vocabulary are none. */
+/**
+ * Token sequences that transformers would not generate either; ignores those with tokens beyond the
+ * vocabulary.
+ */
 function badWordsOf(fields: Fields, vocab: number): Pick<GenerationDefaults, "badWords"> {
   const listOf = (name: string): readonly unknown[] => {
     const value = fields.get(name) ?? [];

@@ -1,4 +1,4 @@
-/** Dense layers behind the pooling: of sentence-transformers' models, and of classifiers. */
+/** Dense layers after the pooling: those of sentence-transformers' models, and of classifiers. */
 import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import { numbersOf } from "./numbers.ts";

@@ -1,11 +1,16 @@
-/** The head that drafts tokens, where a model's files have one and the reader wants it. */
+/**
+ * Loads the model's own draft head (multi-token prediction), if the files have one and the caller wants it.
+ */
 import type { ModelConfig } from "./config.ts";
 import { familyNamed } from "./families/index.ts";
 import { ModelError } from "./model-error.ts";
 import { hasAttention } from "./shape.ts";
 import type { ModelTensor } from "./weights.ts";
 
-/** Wish for a head: not at all, if the model has a whole one, or in any case. */
+/**
+ * Choice of loading the draft head: "none" never does, "offered" does if the files have a complete one,
+ * "required" throws without one.
+ */
 export type HeadChoice = "none" | "offered" | "required";
 
 /** A model's configuration and tensors, with its head if that is loaded. */
@@ -39,7 +44,7 @@ export function matchedWithHead(
   }
 }
 
-/** The configuration with the head of its family; null: the family's models have none. */
+/** Configuration with the family's draft head; null: the family has none. */
 export function configWithHead(config: ModelConfig): ModelConfig | null {
   const { draftHead } = familyNamed(config.family);
   const { layers, encoder } = config.shape;

@@ -1,13 +1,16 @@
-/** Tokens that end a turn or a text, by the names that a GGUF file gives them and by their texts. */
+/** Finds the tokens that end a turn or a text, by their metadata keys in a GGUF file and by their texts. */
 import type { Metadata } from "./gguf-metadata.ts";
 
-/** Texts of end tokens, whatever type the file gives them: no other token is spelled so. */
+/** Texts of end tokens, whatever type the file gives them: no other token has these texts. */
 const endTexts = new Set([
   ...["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"],
   ...["<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<end_of_turn>", "<turn|>", "<|tool_response>"],
   ...["<end_of_utterance>", "[e~[", "<｜end▁of▁sentence｜>", "<|plamo:eos|>"],
 ]);
-/** The same of control tokens alone: some vocabularies have other tokens with these texts, such as HTML's. */
+/**
+ * Texts that are end tokens only if they are control tokens: some vocabularies have HTML tags of the same
+ * texts.
+ */
 const controlEndTexts = new Set([
   ...["</s>", "<eos>", "<EOT>", "_<EOT>", "▁<EOT>", "[EOT]", "[EOS]"],
   // Tokens around files, for filling in the middle.
@@ -15,12 +18,12 @@ const controlEndTexts = new Set([
   ...["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
 ]);
 
-/** Texts among the first that end a text, and not a turn. */
+/** Texts among the first list that end a text, not a turn. */
 const textEndTexts = new Set(["<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "<|plamo:eos|>"]);
-/** Tokens that begin a turn in GLM's form, and end the one before. */
+/** Tokens that begin a turn in GLM's format, and end the one before. */
 const glmEndTexts = ["<|user|>", "<|observation|>"];
 
-/** Names of end tokens in the metadata, the last three as for filling in the middle. */
+/** Metadata names of end tokens; the last three are for filling in the middle. */
 const endNames = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];
 
 /** Number of control tokens in `tokenizer.ggml.token_type`. */
@@ -51,7 +54,7 @@ export function ggufEndTokens(metadata: Metadata, size: number): readonly number
   return [...ends].filter((token) => !within.has(tokens[token]!));
 }
 
-/** Texts among ends of a vocabulary that are none beside the others. */
+/** End texts of a vocabulary that do not end a turn, because other tokens of the vocabulary do. */
 function endsWithin(texts: readonly string[]): ReadonlySet<string> {
   const has = (text: string): boolean => texts.includes(text);
   const within = new Set<string>();
@@ -64,8 +67,8 @@ function endsWithin(texts: readonly string[]): ReadonlySet<string> {
 }
 
 /**
- * Texts among a folder's control tokens that end a turn: some folders name the end of a text alone. Ends of
- * texts and files are those that the folder names.
+ * Control tokens of a folder that end a turn: some folders name only the end of the text. Leaves out ends of
+ * texts and files, which the folder names itself.
  */
 export function turnEndTexts(controlTexts: readonly string[]): readonly string[] {
   const found = controlTexts.filter((text) => endTexts.has(text) && !textEndTexts.has(text));

@@ -30,8 +30,8 @@ const configBytesMax = 4 << 20;
 
 /**
  * Opens and checks a folder with config.json and safetensors, a folder with a GGUF file, or a GGUF file.
- * `ropeScaling`: JSON of a scaling in place of the model's own; null for that. `head`: whether to load a head that
- * drafts tokens. Throws ModelError.
+ * `ropeScaling`: JSON of a RoPE scaling in place of the model's own; null: the model's own. `head`: whether
+ * to load a draft head. Throws ModelError.
  */
 export function openModelFolder(
   path: string,
@@ -89,7 +89,7 @@ function opened(path: string, head: HeadChoice): ModelFolder {
   };
 }
 
-/** Configuration with the quantisation that older ModelOpt folders describe in a file of their own. */
+/** Configuration with the quantization that older ModelOpt folders describe in a separate file. */
 function withModelopt(dir: string, config: JsonObject): JsonObject {
   const file = join(dir, "hf_quant_config.json");
   if (config.quantization_config != null || !existsSync(file)) return config;
@@ -101,8 +101,8 @@ function withModelopt(dir: string, config: JsonObject): JsonObject {
 
 /**
  * Corrects a configuration that ties the vocabulary projection to the embedding although the file stores a
- * different projection. The stored tensor counts, as in transformers. Also detects from tensor names that
- * there is no projection.
+ * separate projection. The stored tensor counts, as in transformers. Also detects by tensor names that there
+ * is no projection.
  */
 function withOwnProjection(
   config: ModelConfig,

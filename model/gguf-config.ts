@@ -21,7 +21,7 @@ import {
   type Traits,
 } from "./shape.ts";
 
-/** Facts of the configuration that only the tensors show. */
+/** Facts of the configuration that only the tensors reveal. */
 export interface TensorFacts {
   /** Number of rows of the embedding. */
   readonly vocab: number;
@@ -61,7 +61,7 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   ) {
     metadata.refuse(windowKey, `no layer of a ${family.name} model has a window`);
   }
-  // The converter leaves the vocabulary projection of rerankers out, but for two of its rows.
+  // llama.cpp's converter drops a reranker's vocabulary projection, except for two of its rows.
   const isRanker = facts.tiedEmbeddings && isOfRanker(metadata);
   return {
     family: family.name,
@@ -121,7 +121,7 @@ class MetadataSource implements Source {
     return this.#metadata.refuse(this.#key(name), reason);
   }
 
-  /** Refuses keys that readers of these architectures honour and the engines do not compute. */
+  /** Refuses keys that llama.cpp honours for these architectures and the engines do not support. */
   #refuseForeign(family: Family): void {
     if (!family.hasExperts) this.#integer("expert_count", 0, 0, 0);
     if (!family.readsRouter) this.#refuseRouters();
@@ -205,7 +205,7 @@ class MetadataSource implements Source {
     return largest;
   }
 
-  /** Numbers per token of a page of latents. */
+  /** Size of a latent and its rotated part: the numbers per token in a KV page. */
   #latentSize(): number {
     const rank = this.#integer("attention.kv_lora_rank", 32, limits.headSize);
     return rank + this.#integer("rope.dimension_count", 2, limits.headSize);

@@ -1,4 +1,4 @@
-/** Files whose metadata or tensors say what folders of the same family say elsewhere. */
+/** GGUF files whose metadata or tensors carry facts that folders of the same family store elsewhere. */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

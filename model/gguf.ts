@@ -69,7 +69,7 @@ export function openGguf(path: string, head: HeadChoice = "none"): ModelFolder {
   };
 }
 
-/** Adds the layers behind the pooling, as EmbeddingGemma has them. */
+/** Adds the dense layers after the pooling, as EmbeddingGemma has them. */
 function withDenseLayers(
   rule: EmbeddingRule,
   tensors: ReadonlyMap<string, StoredTensor>,
@@ -202,7 +202,7 @@ export const ggufLayout: TensorLayout = {
     isDraftTensor(/^blk\.(\d+)\./, name, { family, shape }) ||
     name.startsWith("rope_factors_") || // used by the configuration
     ggufNvfp4.isHarmless(name) ||
-    (shape.encoder !== undefined && /^(cls|dense_)/.test(name)) || // behind the pooling
+    (shape.encoder !== undefined && /^(cls|dense_)/.test(name)) || // after the pooling
     name === "cls.output.weight" ||
     isUnreadKey(/^blk\.(\d+)\.attn_(k|v|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
@@ -255,10 +255,10 @@ function tensorsOf(parts: readonly GgufFile[], metadata: Metadata): Map<string, 
   return tensors;
 }
 
-/** Arrays of metadata with a number for each layer that is a tensor of it. */
+/** Metadata arrays of one number per layer, each of which becomes a tensor of that layer. */
 const listedKeys: readonly string[] = ["xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"];
 
-/** Each number of such arrays as a tensor, by name. */
+/** Makes a tensor, by name, of each number in such arrays. */
 function listedTensors({ file, metadata }: GgufFile): [string, StoredTensor][] {
   return listedKeys.flatMap((key) => {
     const entry = metadata.get(key);

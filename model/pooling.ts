@@ -1,4 +1,7 @@
-/** Reads a model's pooling and what follows it: sentence-transformers' folders, or a GGUF key. */
+/**
+ * Reads how a model pools hidden states, and the layers that follow: sentence-transformers' folders, or a
+ * GGUF key.
+ */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Pooling } from "../base/token.ts";
@@ -15,9 +18,9 @@ export type EmbeddingRule = EmbeddingMethod | { readonly refusal: string };
 
 export interface EmbeddingMethod {
   readonly pooling: Pooling;
-  /** Layers behind the pooling. Absent: none. */
+  /** Dense layers after the pooling. Absent: none. */
   readonly layers?: readonly DenseLayer[];
-  /** Texts before inputs by name, and the name of the usual one. Absent: none. */
+  /** Prompts by name, which are prepended to inputs, and the name of the default one. Absent: none. */
   readonly prompts?: Prompts;
 }
 
@@ -43,8 +46,9 @@ const named: Readonly<Record<string, string>> = {
 };
 
 /**
- * Pooling of a Hugging Face folder with states of `hidden` numbers. Without files that tell it, it is
- * `usual`: the last token of a decoder has seen all of the text. Throws ModelError for unreadable files.
+ * Pooling of a Hugging Face folder with hidden states of `hidden` numbers. `usual` applies if no file
+ * specifies it: the last token by default, since in a decoder only that one has seen the whole text. Throws
+ * ModelError for unreadable files.
  */
 export function folderEmbedding(dir: string, hidden = 0, usual: Pooling = "last"): EmbeddingRule {
   const file = join(dir, "1_Pooling", "config.json");

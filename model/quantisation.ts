@@ -96,9 +96,12 @@ const layouts = { rows: 0, gptq: 1, awq: 2, nvfp4: 3 } as const;
 const numbers = { unsigned: 0, signed: 1, e4m3: 2, e2m1: 3, of127: 4, levels: 5 } as const;
 const scaleTypes: Readonly<Record<string, number>> = { F32: 0, F16: 1, BF16: 2, F8_E8M0: 3, U8: 3 };
 const e4m3Scales: Readonly<Record<string, number>> = { F8_E4M3: 4 };
-/** Bytes that are indices of levels, if the scales are nested. */
+/**
+ * Scale types of layouts with levels. If the scales are nested, they are stored as bytes, which are indices
+ * of levels.
+ */
 const levelScales: Readonly<Record<string, number>> = { F32: 0, U8: 5 };
-/** Numbers that share a nested scale. */
+/** Scales that share a nested scale. */
 const nestedGroup = 256;
 
 /** Quantisation of a parsed config.json; null if it has no quantised matrices. Throws ModelError. */

@@ -1,4 +1,4 @@
-/** Rotary positions scaled otherwise than the model's files say, for longer texts. */
+/** Replaces the RoPE scaling of a model's files by another one, for longer contexts. */
 import { scalingOfJson } from "./config.ts";
 import { isObject, type JsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
@@ -8,7 +8,7 @@ import type { ModelShape, Rope } from "./shape.ts";
 
 const option = "--rope-scaling";
 
-/** Fields that the kinds of scaling read. */
+/** Fields that some kind of scaling reads. */
 const known = [
   ...["rope_type", "type", "factor", "original_max_position_embeddings", "attention_factor", "beta_fast"],
   ...["beta_slow", "mscale", "mscale_all_dim", "truncate", "low_freq_factor", "high_freq_factor"],
@@ -52,7 +52,7 @@ export function withRopeScaling(folder: ModelFolder, text: string): ModelFolder 
   };
 }
 
-/** The scale of scores over latents, which depends on the scaling. */
+/** Attention scale of latent attention, which depends on the RoPE scaling. */
 function scaleOf({ latent }: ModelShape, rope: Rope, json: JsonObject): Partial<ModelShape> {
   if (latent === undefined) return {};
   const scale = typeof json.mscale_all_dim === "number" ? json.mscale_all_dim : 0;

@@ -68,8 +68,9 @@ export interface LayerShape {
    */
   readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "sharedPlain" | "plain" | "none";
   /**
-   * Norms before mixer and MLP (on their inputs), after (on their outputs), or both. `sums`: of the
-   * residual stream after each. `beforeMlp`: before the MLP only. A part that a layer lacks has no norms.
+   * Norms of mixer and MLP: `before` norms their inputs, `after` their outputs, `around` both. `sums` norms
+   * the residual stream after each of the two, `beforeMlp` only the MLP's input. A part that a layer lacks
+   * has no norms.
    */
   readonly norms: "before" | "after" | "around" | "sums" | "beforeMlp";
   readonly biases: {
@@ -86,9 +87,15 @@ export interface LayerShape {
   readonly qkNorm: "none" | "head" | "wide" | "rotated" | "unit";
   /** Index into the model's ropes; null if q and k are not rotated. */
   readonly rope: number | null;
-  /** 0: none. W: a token sees itself and the W-1 before it; in an encoder also the W-1 behind it. */
+  /**
+   * Sliding window; 0: none. W: a token attends to itself and the W-1 tokens before it; in an encoder also to
+   * the W-1 after it.
+   */
   readonly slidingWindow: number;
-  /** True if the window is a chunk: a token sees what its chunk of this many positions has up to itself. */
+  /**
+   * True if the window is a chunk: a token attends only within its chunk of this many positions, up to
+   * itself.
+   */
   readonly chunked: boolean;
   /** True if each query head has a sink: a score that absorbs a share of its softmax. */
   readonly sinks: boolean;
@@ -111,8 +118,8 @@ export interface LayerShape {
   /** Rank of the projections that augment the residual (LAuReL, engine.h); 0: none. */
   readonly laurelRank: number;
   /**
-   * Set if gates below their mean plus this many standard deviations become 0, and others are what they exceed
-   * it by.
+   * Set for sparse gates: the cutoff is this many standard deviations above the gates' mean. Gates below it
+   * become 0; it is subtracted from the others.
    */
   readonly gateCutoff: number | null;
 }
@@ -265,7 +272,10 @@ export interface Traits {
   /** 0: none. C: a score s becomes C tanh(s / C). */
   readonly attentionCap: number;
   readonly embeddingScale: number;
-  /** Extra inputs per token that each layer receives beside the residual stream (engine.h); 0: none. */
+  /**
+   * Width of the extra input per token that each layer receives beside the residual stream (engine.h); 0:
+   * none.
+   */
   readonly layerInputs: number;
   /** Residual streams of a token, of which layers compute the first (AltUp, engine.h); absent: one. */
   readonly streams?: number;
@@ -317,7 +327,7 @@ export interface Latent {
   readonly normEpsilon: number;
 }
 
-/** Traits of a model whose tokens see those behind them too, so that a text is computed as a whole. */
+/** Traits of an encoder: tokens attend in both directions, so that a text is computed as a whole. */
 export interface Encoder {
   /** True if the residual stream begins as a norm of the embedding. */
   readonly embeddingNorm: boolean;

@@ -44,7 +44,7 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   }
   for (const [tensor, size] of encoderTensors(shape))
     wanted.push({ tensor, layer: 0, expert: null, shape: size });
-  // The number of a stream behind the first, less 1, stands for a layer.
+  // For residual streams after the first, the layer index is the stream's number minus 1.
   for (const tensor of [TensorKind.streamIn, TensorKind.streamOut])
     for (let layer = 0; layer + 1 < (shape.streams ?? 1); layer += 1)
       wanted.push({ tensor, layer, expert: null, shape: [hidden, hidden] });

@@ -112,8 +112,8 @@ export function folderLayout(quantisation: Quantisation | null): TensorLayout {
 }
 
 /**
- * True for a tensor of layers that predict several tokens at once, which only drafting uses: of layers behind
- * the model's last one (`pattern` captures the number), or named so.
+ * True for a tensor of layers that only drafting uses (multi-token prediction): its layer comes after the
+ * model's last one (`pattern` captures the number), or its name says so.
  */
 export function isDraftTensor(
   pattern: RegExp,

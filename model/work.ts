@@ -10,26 +10,26 @@ import { TensorKind } from "./tensor-kinds.ts";
 export interface MatrixWork {
   /** Value of `matrixFormats`, or a stored type. */
   readonly format: number;
-  /** Numbers of all of these matrices. */
+  /** Number of weights in all of these matrices. */
   readonly numbers: number;
-  /** Share of them that a token is multiplied with: less than 1 for experts. */
+  /** Share of the weights that a token is multiplied with: less than 1 for experts. */
   readonly share: number;
-  /** `drawn`: only tokens that another one is drawn after are multiplied with them. */
+  /** `drawn`: only tokens after which one is sampled are multiplied with them. */
   readonly tokens: "all" | "drawn";
 }
 
 export interface ModelWork {
   readonly matrices: readonly MatrixWork[];
-  /** Bytes of keys and values of a position, in bf16. */
+  /** Bytes of keys and values per position, in bf16. */
   readonly positionBytes: number;
-  /** Operations of attention per token and position. */
+  /** Attention operations per token and context position. */
   readonly positionOperations: number;
 }
 
 /** Kinds whose tensors belong to experts in layers that have them. */
 const ofExperts: readonly number[] = [TensorKind.gate, TensorKind.up, TensorKind.down];
 
-/** Work of a model with these tensors, in formats that `formatsOf` chose. Leaves out a head that drafts. */
+/** Work of a model with these tensors, in formats that `formatsOf` chose. Leaves out a draft head. */
 export function workOf(
   { tensors, config: { shape } }: Pick<ModelFolder, "tensors" | "config">,
   formats: readonly number[],

@@ -137,8 +137,9 @@ export class Checks {
   }
 
   /**
-   * Checks that each cause has some time or none, and that all of them have the call's. Of a call that stays on one
-   * engine, messages take what the link does: the engine accounts for each instant once.
+   * Checks that no cause has negative time, and that all causes sum to the call's time. For a call that stays
+   * on one engine, the cause of handing over must be exactly two link delays: nothing is counted twice or
+   * lost.
    */
   #explained({ story, arrivedMs, finishedMs, firstMs, finish, placements }: SimulatedClient): void {
     assert(story !== null, "an end comes with its story");
@@ -177,7 +178,7 @@ export class Checks {
 
   /**
    * Checks that no call starves. By response ratio (engine/queue/response-ratio.ts), a call waits at most in
-   * proportion to its cost. The time to compute prompts that it shares, or that go before it, comes on top.
+   * proportion to its cost, plus PATIENCE_MS for prompts that it shares or that go before it.
    */
   #compareWaits(call: SimulatedClient, engine: EngineId): void {
     const { tenant, objective, priority, ttftMs } = call.arrival.service;

@@ -10,7 +10,7 @@ import type { Arrival } from "./workload.ts";
 
 /** Observer of all clients of a simulation. */
 export interface ClientObserver {
-  /** Hears of the first admission of a call. */
+  /** Called at the first admission of a call. */
   onStarted(call: SimulatedClient): void;
   /** Receives a token. `gapMs`: time since the token before; null for the first. */
   onToken(call: SimulatedClient, token: TokenId, gapMs: number | null): void;
@@ -34,11 +34,11 @@ export class SimulatedClient implements SequenceListener {
   longestGapMs = 0;
   finish: Finish | null = null;
   finishedMs = 0;
-  /** Its time by cause, once it has ended. */
+  /** Breakdown of its time by cause, once it has ended. */
   story: Story | null = null;
-  /** Estimate at its arrival; null: none was made. */
+  /** Estimate of its first token at its arrival; null: none was made. */
   estimate: Estimate | null = null;
-  /** Number of times that it was sent to an engine. */
+  /** Number of times that the call was sent to an engine. */
   placements = 0;
   readonly #clock: Clock;
   readonly #observer: ClientObserver;

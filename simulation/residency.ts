@@ -1,4 +1,7 @@
-/** Several models in virtual time: requests arrive, models load and leave as the residency policy decides. */
+/**
+ * Several models in virtual time: requests arrive, and models load and unload as the residency policy
+ * decides.
+ */
 
 import { decideResidency, type ModelState, residentBytes } from "../scheduler/residency/residency.ts";
 
@@ -17,11 +20,11 @@ export interface SimulatedModel {
 export interface ModelRequest {
   readonly model: string;
   readonly arrivalMs: number;
-  /** Time that it computes. */
+  /** Computing time of the request. */
   readonly runMs: number;
 }
 
-/** Course of a simulated server. */
+/** Results of a simulated server. */
 export interface ResidencyRun {
   /** Outcome by request: milliseconds before its model was loaded; null if the load failed. */
   readonly waitsMs: readonly (number | null)[];

@@ -12,22 +12,24 @@ import type { Place } from "../scheduler/cache/place-table.ts";
 import type { PageId, StateSlot } from "../scheduler/core.ts";
 import { type PageMemory, SimulatedTier, type TierSetup, wholeOf } from "./simulated-tier.ts";
 
-/** Sizes and speeds of simulated places in the host's memory. */
+/** Sizes and speeds of simulated KV places in host memory. */
 export interface HostSetup {
   readonly pageBytes: number;
   readonly pageTokens: number;
-  /** Pieces of a page's size that a state is stored in; absent: it stores none. */
+  /** Pages that a recurrent state takes; absent: states are not stored. */
   readonly statePages?: number;
   readonly places: number;
-  /** Each direction has this speed for itself. */
+  /** Speed of copies in each direction; both run at full speed at once. */
   readonly bytesPerMs: number;
   readonly latencyMs: number;
-  /** Milliseconds of the engine's time to begin the copy of a page. */
+  /** Milliseconds that the engine's thread needs to begin the copy of a page. */
   readonly beginMs: number;
   readonly sendingMax: number;
 }
 
-/** Places in virtual time. With the `memory` of a device that has page contents they keep those. */
+/**
+ * Host memory in virtual time. Stores page contents if `memory` (of a device with page contents) is given.
+ */
 class SimulatedPlaces<Contents> implements HostMemory {
   readonly costs: TierCosts;
   readonly places: number;
@@ -35,7 +37,7 @@ class SimulatedPlaces<Contents> implements HostMemory {
   readonly #clock: Clock;
   readonly #memory: PageMemory<Contents> | null;
   readonly #contents = new Map<Place, Contents>();
-  /** The times at which copies down, and up, have ended. */
+  /** Times at which the copies to host memory, and back, have ended. */
   #downMs = 0;
   #upMs = 0;
 
@@ -112,7 +114,7 @@ class HashKeys implements PageKeys {
   }
 }
 
-/** Lower tier of a simulated engine: the host's memory, a disk, or the one above the other; null: none. */
+/** Lower KV tiers of a simulated engine: host memory, disk, or host memory above the disk; null: none. */
 export function openTiers<Contents = never>(
   host: HostSetup | null,
   disk: TierSetup | null,

@@ -20,8 +20,8 @@ export interface SessionCounts {
 }
 
 /**
- * Tells and keeps the sessions of simulated clients as a server does: by their tokens, and by their names if
- * the workload has sessions. Calls of programs and offline work belong to none.
+ * Finds and retains the sessions of simulated clients as a server does: by their tokens, and by their names
+ * if the workload has sessions. Calls of programs and offline work belong to none.
  */
 export class SimulatedSessions {
   readonly #table = new SessionTable();
@@ -42,7 +42,7 @@ export class SimulatedSessions {
     this.#keeper = new SessionKeeper({ ...parts, table: this.#table, observer });
   }
 
-  /** Tells the session of a call that is about to be submitted; null: it belongs to none. */
+  /** Finds the session of a call that is about to be submitted; null: it belongs to none. */
   begin(client: SimulatedClient, prompt: ArrayLike<TokenId>): SessionPlace | null {
     const { service, cacheSalt: salt } = client.arrival;
     if (service.program !== null || objectives[service.objective].isOffline) return null;
@@ -85,7 +85,7 @@ export class SimulatedSessions {
   }
 }
 
-/** The name that a client gives its conversation: a subagent's is its agent's. */
+/** Session name that a client sends; for a subagent that of its agent. */
 function nameOf(session: SessionPlace | null): string | null {
   return session === null ? null : `${session.parent ?? session.id}`;
 }

@@ -9,35 +9,35 @@ import type { PageId, StateSlot } from "../scheduler/core.ts";
 export interface TierSetup {
   readonly pageBytes: number;
   readonly pageTokens: number;
-  /** Pieces of a page's size that a state is stored in; absent: it stores none. */
+  /** Pages that a recurrent state takes; absent: states are not stored. */
   readonly statePages?: number;
-  /** Loads and writes share one disk, one after the other. */
+  /** Speed of the disk; loads and writes share it, one after the other. */
   readonly bytesPerMs: number;
   readonly latencyMs: number;
-  /** Speed of the copies off the device. */
+  /** Speed of copies from the device to the write buffer. */
   readonly copiedBytesPerMs: number;
-  /** Pages that may wait to be written. */
+  /** Maximum pages that wait to be written. */
   readonly waitingPagesMax: number;
-  /** A tier that is full drops its oldest segment. */
+  /** Pages of a segment; a full tier drops its oldest segment. */
   readonly segmentPages: number;
   readonly segmentsMax: number;
-  /** Share of the loaded pages and pieces that turn out to be lost. */
+  /** Probability that a page or state piece turns out to be lost when it is read, 0 … 1. */
   readonly lostShare: number;
   readonly seed: number;
 }
 
-/** The contents of a device's pages and state slots. */
+/** Access to the contents of a device's pages and state slots. */
 export interface PageMemory<Contents> {
   read(page: PageId): Contents;
   write(page: PageId, contents: Contents): void;
-  /** Spoils a page that is being loaded. */
+  /** Marks a page as never written, while it is being loaded. */
   spoil(page: PageId): void;
   readState(slot: StateSlot): Contents;
   writeState(slot: StateSlot, contents: Contents): void;
   spoilState(slot: StateSlot): void;
 }
 
-/** Hash of a page; of a piece of a state, that of the last page before it and the piece's number. */
+/** Key of a page: its hash. Key of a state piece: the hash of the last page before it, and its number. */
 type Key = number | string;
 
 interface Stored<Contents> {
@@ -46,8 +46,8 @@ interface Stored<Contents> {
 }
 
 /**
- * Lower tier in virtual time. With the `memory` of a device that has page contents it keeps those; without, it
- * only takes time. It outlives the engines that use it, as a disk does.
+ * Lower tier in virtual time. Stores page contents if `memory` (of a device with page contents) is given;
+ * otherwise it only takes time. It outlives the engines that use it, as a disk does.
  */
 export class SimulatedTier<Contents = never> implements LowerTier {
   readonly costs: TierCosts;
@@ -60,7 +60,7 @@ export class SimulatedTier<Contents = never> implements LowerTier {
   readonly #segments = new Map<number, Key[]>([[0, []]]);
   #segment = 0;
   readonly #hashes = new WeakMap<PagesOf, Float64Array>();
-  /** The time at which the disk has done all that it was given. */
+  /** Time at which the disk has finished everything requested so far. */
   #freeMs = 0;
 
   constructor(setup: TierSetup, clock: Clock, memory: PageMemory<Contents> | null = null) {
@@ -78,7 +78,7 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     };
   }
 
-  /** Pages that it has, and pieces of states. */
+  /** Number of stored pages and state pieces. */
   get size(): number {
     return this.#stored.size;
   }
@@ -87,7 +87,10 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     return this.#stored.has(key);
   }
 
-  /** Stores a thing by its key, and calls `done` when it is written; false: too many wait to be. */
+  /**
+   * Stores a page or piece by its key, and calls `done` when it is written; false: too many wait to be
+   * written.
+   */
   put(key: Key, contents: Contents | null, done: () => void): boolean {
     const { loadPageMs } = this.costs;
     const waitMs = this.#freeMs - this.#clock.nowMs();
@@ -99,7 +102,10 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     return true;
   }
 
-  /** Reads things, and calls `each` with what is right of them, then `done` with how many are, up to the first that is not. */
+  /**
+   * Reads pages or pieces. Calls `each` for those that can be read, then `done` with how many from the first
+   * on could be.
+   */
   get(
     keys: readonly Key[],
     each: (index: number, contents: Contents | null) => void,
@@ -174,7 +180,7 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     });
   }
 
-  /** Stores what is not there yet; returns how many leading ones are there then. */
+  /** Stores missing pages or pieces; returns how many, from the first on, are stored then. */
   #store(keys: readonly Key[], contentsOf: (index: number) => Contents | null): number {
     const { waitingPagesMax } = this.#setup;
     const { loadPageMs } = this.costs;
@@ -187,7 +193,7 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     return keys.length;
   }
 
-  /** Returns what is stored; null: it is not there, or turns out to be lost. */
+  /** Returns a stored page or piece; null: it is absent, or cannot be read back. */
   #read(key: Key): Stored<Contents> | null {
     const found = this.#stored.get(key);
     if (found === undefined) return null;
@@ -201,7 +207,7 @@ export class SimulatedTier<Contents = never> implements LowerTier {
     return Array.from({ length: count }, (_, index) => `${hash} ${first + index}`);
   }
 
-  /** Occupies the disk for `ms` after all that it was given before. Returns the end. */
+  /** Occupies the disk for `ms` after everything requested before. Returns the end. */
   #take(ms: number): number {
     this.#freeMs = Math.max(this.#freeMs, this.#clock.nowMs()) + ms;
     return this.#freeMs;
@@ -232,7 +238,9 @@ export class SimulatedTier<Contents = never> implements LowerTier {
   }
 }
 
-/** The state whose pieces these are: each has all of it, so that pieces of different states show. */
+/**
+ * The state that these pieces belong to. Each piece has the whole state, so that a mix of states is detected.
+ */
 export function wholeOf<Contents>(pieces: readonly Contents[]): Contents {
   const [first] = pieces;
   assert(

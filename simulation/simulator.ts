@@ -85,9 +85,12 @@ export interface SimulationSetup {
   readonly watched?: string;
   /** Virtual time at which the simulation ends, whatever is unfinished; by default never. */
   readonly limitMs?: number;
-  /** Called at each end of a call; true ends the simulation. */
+  /** Called when a call ends; true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
-  /** Called with each call's estimate at its arrival, and the time of its first token. Absent: none are made. */
+  /**
+   * Called with each call's estimate at its arrival, and the time of its first token. Absent: no estimates
+   * are made.
+   */
   readonly onEstimate?: (estimate: Estimate, firstMs: number) => void;
   /** Sink of a recording of the run, the head first; for policies that are data. Not with `estimated`. */
   readonly record?: RecordingSink;
@@ -140,7 +143,7 @@ class Simulation implements ClientObserver, HostObserver {
   readonly #hints = new Map<string, SequenceId>();
   /** Records of ended calls, whose entries in `#calls` are null: a long run keeps few calls in memory. */
   readonly #records: RequestRecord[] = [];
-  /** Stop token: the end of an answer, in no workload's vocabulary. */
+  /** Stop token, which ends completions and is in no workload's vocabulary. */
   readonly #stopToken: TokenId;
   /** Reason of the placement whose sequence is sent next. */
   #reason: PlacementReason = "only";

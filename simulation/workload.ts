@@ -7,7 +7,7 @@ export interface Arrival {
   readonly atMs: number;
   /** Returns the prompt; made at arrival, so that a long trace need not be in memory. */
   readonly promptTokens: () => Int32Array;
-  /** Tokens of the answer, ≥ 1. */
+  /** Tokens of the completion, ≥ 1. */
   readonly outputTokens: number;
   /** Token limit that the client sends, ≥ outputTokens: all that the scheduler may know in advance. */
   readonly tokensMax: number;
@@ -17,7 +17,10 @@ export interface Arrival {
    * together.
    */
   readonly service: Service;
-  /** Ending of the answer: calls of tools, whose results the next prompt brings. Absent: not known. */
+  /**
+   * Kind of the completion's end: tool calls, whose results come with the next prompt, or a final answer.
+   * Absent: not known.
+   */
   readonly ending?: "calls" | "answer";
   /** Part of a mixed workload that the call belongs to; reports are per kind. */
   readonly kind: string;

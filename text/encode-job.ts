@@ -1,4 +1,4 @@
-/** Jobs that tokenise texts and chats, on any thread. */
+/** Jobs that render and tokenize prompts, on any thread. */
 
 import { plainText } from "./control-text.ts";
 import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
@@ -14,17 +14,17 @@ export interface TextJob {
   readonly options: EncodeOptions;
 }
 
-/** Messages for the model's chat template to write. */
+/** Messages to be rendered with the model's chat template. */
 export interface ChatJob {
   readonly kind: "chat";
   readonly messages: readonly ChatMessage[];
   readonly options: RenderOptions;
   /**
-   * Limit of the context: a text that exceeds it under any tokenisation is not tokenised, since that would
-   * take long.
+   * Maximum tokens of the prompt. A text that must exceed it, whatever its tokens, is refused without
+   * tokenization, which would take long.
    */
   readonly tokensMax: number;
-  /** False if the text suffices. */
+  /** False if only the text is needed. */
   readonly wantsTokens: boolean;
 }
 
@@ -38,13 +38,13 @@ export interface TextOutcome {
 export type ChatOutcome =
   | {
       readonly kind: "written";
-      /** The prompt as a person would read it. */
+      /** The prompt's text, without stand-ins. */
       readonly text: string;
-      /** Empty if the job wants none. */
+      /** Empty if the job needs no tokens. */
       readonly tokens: Int32Array<ArrayBuffer>;
-      /** Places of the messages in the text; empty if the job wants no tokens. */
+      /** Positions of the messages in the text; empty if the job needs no tokens. */
       readonly outline: readonly PromptPart[];
-      /** Fields whose value in the template differs from what the client sent. */
+      /** Fields whose value in the prompt differs from the one that the client sent. */
       readonly ignored: readonly string[];
     }
   | { readonly kind: "tooLong"; readonly tokensAtLeast: number }
@@ -54,7 +54,7 @@ export type ChatOutcome =
 export type OutcomeOf<Job extends EncodeJob> = Job extends ChatJob ? ChatOutcome : TextOutcome;
 
 /**
- * Runs a job. Chats require a template. Calls `isWanted` now and then, and refuses the job once that returns
+ * Runs a job. Chats require a template. Calls `isWanted` now and then, and refuses a chat once that returns
  * false.
  */
 export function runJob(
@@ -90,7 +90,7 @@ function writeChat(
 /** Cost of one value in a template, in UTF-16 units of text to tokenise. A message has three values. */
 const valueUnits = 16;
 
-/** True if the job takes longer than tokenising a text of `units` UTF-16 units. */
+/** True if the job takes longer than tokenizing `units` UTF-16 units of text. */
 export function takesLonger(job: EncodeJob, units: number): boolean {
   return unitsOf(job, units) > units;
 }

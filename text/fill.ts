@@ -1,5 +1,6 @@
 /**
- * Tokens for filling in the middle (FIM), which code models put around the text before and behind the gap.
+ * Special tokens for filling in the middle (FIM), which code models place around the text before and after
+ * the gap.
  */
 import type { TokenId } from "../base/token.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -7,13 +8,16 @@ import type { Tokenizer } from "./tokenizer.ts";
 export interface FillForm {
   readonly prefix: TokenId;
   readonly suffix: TokenId;
-  /** Token after both texts, before the answer; null: the prefix comes last, and the answer continues it. */
+  /**
+   * Token after both texts, before the completion; null: the prefix comes last, and the completion continues
+   * it.
+   */
   readonly middle: TokenId | null;
   readonly isSuffixFirst: boolean;
   /** Tokens before the name of a repository, and of a file; null: none. */
   readonly repository: TokenId | null;
   readonly file: TokenId | null;
-  /** Tokens that end the answer, besides the model's own end tokens. */
+  /** Tokens that end the completion, besides the model's own end tokens. */
   readonly ends: readonly TokenId[];
 }
 

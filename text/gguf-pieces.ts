@@ -8,17 +8,16 @@ const space = "▁";
 /** Parts of the metadata that both kinds read. */
 export interface PieceVocabulary {
   readonly tokens: readonly string[];
-  /** True for a token that no text yields. */
+  /** True for a token that no plain text may become. */
   readonly isControl: (token: number) => boolean;
   /** Token by the name of its key; null if there is none. */
   readonly special: (name: string) => number | null;
-  /** Post-processor of single texts by the file's flags; null: it puts nothing around a text. */
+  /** Post-processor of single texts by the file's flags; null: it adds no tokens. */
   readonly around: JsonObject | null;
 }
 
 /**
- * WordPiece: the file marks the beginnings of words with ▁, where tokenizer.json marks their other pieces
- * with ##.
+ * WordPiece: GGUF files mark the beginnings of words with ▁, tokenizer.json marks the other pieces with ##.
  */
 export function wordPieceJson(metadata: Metadata, vocabulary: PieceVocabulary): JsonObject {
   const { tokens, isControl, special } = vocabulary;
@@ -28,11 +27,11 @@ export function wordPieceJson(metadata: Metadata, vocabulary: PieceVocabulary): 
   });
   const unknown = special("unknown") ?? tokens.indexOf("[UNK]");
   if (unknown < 0) metadata.refuse(`${prefix}.unknown_token_id`, "wanted: the token of unknown words");
-  // Files that do not tell have capitals in their words if their texts keep them.
+  // Without the key, the text counts as lower-cased if no token has a capital.
   const hasCapitals = tokens.some((text, token) => !isControl(token) && /^▁?[A-Z]/.test(text));
   const lowercase = metadata.boolean(`${prefix}.normalizer.lowercase`, !hasCapitals);
   const begin = special("cls") ?? special("bos");
-  const end = special("seperator") ?? special("eos"); // the format spells it so
+  const end = special("seperator") ?? special("eos"); // the format misspells the key
   return {
     normalizer: { type: "BertNormalizer", clean_text: true, handle_chinese_chars: true, lowercase },
     pre_tokenizer: { type: "BertPreTokenizer" },

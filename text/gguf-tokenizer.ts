@@ -148,7 +148,7 @@ function specialTokens(metadata: Metadata, tokens: readonly string[]): Record<st
     ["bos_token", "bos"],
     ["eos_token", "eos"],
     ["unk_token", "unknown"],
-    ["sep_token", "seperator"], // the format spells it so
+    ["sep_token", "seperator"], // the format misspells the key
     ["pad_token", "padding"],
     ["mask_token", "mask"],
   ] as const) {
@@ -159,8 +159,8 @@ function specialTokens(metadata: Metadata, tokens: readonly string[]): Record<st
 }
 
 /**
- * True for Phi-3, whose control tokens absorb the spaces behind them. The format has no key for that; its readers
- * know the model.
+ * True for Phi-3, whose control tokens absorb the spaces after them. The format has no key for that, so the
+ * name or the architecture decides.
  */
 function absorbsSpaces(metadata: Metadata): boolean {
   const isNamed = /phi-?3/i.test(metadata.text("general.name", ""));
@@ -168,7 +168,7 @@ function absorbsSpaces(metadata: Metadata): boolean {
   return isNamed || (isPhi && metadata.text(`${prefix}.model`) === "llama");
 }
 
-/** Control tokens of Phi-3 that do not. */
+/** Control tokens of Phi-3 that do not absorb spaces. */
 const besideSpaces = ["<unk>", "<s>", "<|endoftext|>"];
 
 /**

@@ -4,7 +4,7 @@
  */
 const texts = new WeakMap<object, string>();
 
-/** Stores the text of a value that `JSON.parse` made of it. */
+/** Remembers the source text from which `JSON.parse` made a value. */
 export function rememberJsonText(value: unknown, text: string): void {
   if (typeof value === "object" && value !== null) texts.set(value, text);
 }

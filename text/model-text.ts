@@ -26,11 +26,11 @@ export function openFill(head: GgufFile | null, tokenizer: Tokenizer): FillForm 
 
 export interface ModelText {
   readonly tokenizer: Tokenizer;
-  /** Null when the model has none: it completes text and does not chat. */
+  /** Null if the model has none: it supports completions but no chat. */
   readonly template: ChatTemplate | null;
 }
 
-/** Throws TokenizerError for a folder without a tokenizer, before anything is read. */
+/** Throws TokenizerError for a folder without a tokenizer, before any file is read. */
 export function expectText(path: string): void {
   if (!isGguf(path)) expectTokenizer(path);
 }
@@ -48,7 +48,7 @@ export function openTokenizer(path: string, head = openTextHead(path)): Tokenize
 export interface TemplateChoice {
   /** Name of one of the model's templates, or a file; null: the usual one. */
   readonly template: string | null;
-  /** JSON of an object with arguments that hold where a request names no others; null: none. */
+  /** JSON object with default arguments of the template, for requests that do not set them; null: none. */
   readonly argumentsText: string | null;
 }
 
@@ -97,8 +97,8 @@ function problemOf(template: ChatTemplate): string | null {
 }
 
 /**
- * Bytes of the model's `size` tokens for constrained text. Control tokens are no text: they are generated
- * only where a constraint asks for one.
+ * Bytes of the model's `size` tokens for constrained text. Control tokens count as no text: they are
+ * generated only where a constraint names one.
  */
 export function textVocabulary(tokenizer: Tokenizer, size: number): Vocabulary {
   const bytesOf = (token: number): Uint8Array => {

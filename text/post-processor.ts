@@ -5,7 +5,7 @@ import { flattened, type JsonObject, TokenizerError } from "./tokenizer-file.ts"
 /** Tokens of a pair of texts. */
 export interface TokenPair {
   readonly tokens: readonly TokenId[];
-  /** Index of the first token that belongs to the second text, whose tokens have type 1; 0: none does. */
+  /** Index of the first token of the second text, whose tokens have type 1; 0: no token has type 1. */
   readonly secondAt: number;
 }
 

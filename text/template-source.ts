@@ -11,7 +11,7 @@ export interface TemplateSource {
   readonly toolTemplate: string | null;
   /** bos_token, eos_token and the like, as the template's variables. */
   readonly specialTokens: Readonly<Record<string, string>>;
-  /** JSON of arguments that hold where a request names no others; absent: none. */
+  /** JSON of default arguments, for requests that do not set them; absent: none. */
   readonly argumentsText?: string;
 }
 
@@ -25,7 +25,10 @@ export interface TemplateSet {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** A folder's usual template; null if it has none: the model completes text and does not chat. Throws TemplateError. */
+/**
+ * A folder's default template; null if it has none: the model then supports completions but no chat. Throws
+ * TemplateError.
+ */
 export function readTemplateSource(folder: string): TemplateSource | null {
   return usualTemplate(readTemplates(folder));
 }

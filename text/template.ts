@@ -11,7 +11,10 @@ import { jsonTextOf, rememberJsonText } from "./json-text.ts";
 import { TemplateError } from "./template-error.ts";
 import type { TemplateSource } from "./template-source.ts";
 
-/** Reserved variables: a client that sets one would change the rendered prompt behind the API's back. */
+/**
+ * Reserved variables, which clients may not set: they would change the prompt in ways that the API does not
+ * show.
+ */
 const ownNames = new Set([
   "messages",
   "tools",
@@ -51,7 +54,7 @@ export class ChatTemplate {
   readonly #controlTexts: ControlTexts;
   readonly #wallClock: () => Date;
   readonly #limits: RenderLimits;
-  /** Arguments that hold where a request names no others. */
+  /** Default arguments, for requests that do not set them. */
   readonly #usual: Dict;
   readonly #writer = new ConversationWriter(this);
   #problem: { readonly reason: string | null } | null = null;
@@ -77,7 +80,10 @@ export class ChatTemplate {
     this.#usual = this.#checkedKwargs(fromJavaScript(usual, jsonTextOf) as Dict);
   }
 
-  /** Reason why no chat can be written: the template refuses a user's message, or writes nothing of it. */
+  /**
+   * Reason why no chat is possible: the template refuses a user message, or omits its text. Null if there is
+   * none.
+   */
   problem(isWanted?: () => boolean): string | null {
     this.#problem ??= { reason: this.#foundProblem(isWanted) };
     return this.#problem.reason;
@@ -97,7 +103,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Names of the server's own arguments that the template does not know. */
+  /** Names of configured default arguments that the template does not use. */
   get unknownArguments(): readonly string[] {
     const names = Object.keys(JSON.parse(this.source.argumentsText ?? "{}"));
     return names.filter((name) => !this.mentions(name, false) && !this.mentions(name, true));
@@ -119,9 +125,7 @@ export class ChatTemplate {
     return (withTools ? this.#withTools : this.#main).arguments.has(name);
   }
 
-  /**
-   * Renders a conversation of any client, rewritten as far as the template requires. Throws TemplateError.
-   */
+  /** Renders a conversation, rewritten as far as the template requires. Throws TemplateError. */
   write(messages: readonly ChatMessage[], options: RenderOptions, isWanted?: () => boolean): WrittenChat {
     // Templates of rerankers may know the roles `query` and `document` alone.
     const isChat = messages.some(({ role }) => role === "user");
@@ -183,7 +187,7 @@ export class ChatTemplate {
   }
 }
 
-/** The messages with a mark and a space behind the content of the last one. */
+/** The messages with a mark and a space after the content of the last one. */
 function marked(messages: readonly ChatMessage[], mark: string): readonly ChatMessage[] {
   const last = messages.at(-1);
   if (mark === "" || last === undefined) return messages;
@@ -200,8 +204,8 @@ function freeMark(text: string): string {
 }
 
 /**
- * The text before the mark. A template that drops the space behind it drops spaces at the end of a message,
- * so they go too.
+ * Text before the mark. If the template dropped the space after the mark, it trims messages; then spaces
+ * before the mark are dropped too.
  */
 function upTo(mark: string, text: string): string {
   const end = text.lastIndexOf(mark);

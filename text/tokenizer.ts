@@ -24,9 +24,9 @@ export interface EncodeOptions {
 }
 
 /**
- * A Hugging Face tokenizer with edges of our own. Control text is split off here and never by the library, so
- * that the caller decides when it counts. Ids turn back into bytes, not strings, so that a stream can be
- * decoded exactly.
+ * Tokenizer of a Hugging Face folder. Splits off control text itself instead of leaving that to the library,
+ * so that the caller decides when it counts. Converts ids to bytes, not strings, so that streams decode
+ * exactly.
  */
 export interface Tokenizer {
   /** The highest id plus one. The model's vocabulary may be padded beyond it. */
@@ -37,8 +37,8 @@ export interface Tokenizer {
    */
   readonly controlTexts: ControlTexts;
   /**
-   * Encodes a text. The cost grows with its length, and faster within one enormous word; long texts belong on
-   * the tokenizer's thread.
+   * Encodes a text. The cost is linear in the length, but superlinear within a single enormous word. Long
+   * texts belong on the tokenizer's thread.
    */
   encode(text: string, options: EncodeOptions): TokenId[];
   /** Tokens of a pair of texts, from the tokens of each without special tokens. */
@@ -49,7 +49,7 @@ export interface Tokenizer {
   decode(tokens: readonly TokenId[], options: { readonly skipSpecialTokens: boolean }): string;
   /** UTF-8 bytes of a token, possibly a part of a scalar. Empty for unused ids. Read only. */
   bytesOf(token: TokenId): Uint8Array;
-  /** The same as text; null if they are not whole characters. */
+  /** Text of a token; null if its bytes are not whole characters. */
   textOf(token: TokenId): string | null;
   /** True for a "special" added token, which `skipSpecialTokens` hides. */
   isControl(token: TokenId): boolean;
@@ -71,7 +71,7 @@ export function loadTokenizer(folder: string): Tokenizer {
   return triedTokenizer(file, () => createTokenizer(tokenizer, config));
 }
 
-/** Texts of many kinds to encode once: the library reports some errors of a file only then. */
+/** Texts of many kinds to encode once: the library reports some errors of a file only when it encodes. */
 const trialTexts = ["", "Words, 12 numbers\n\tand  spaces.", "é ñ 漢字 🙂", "it's <|odd|> ▁"];
 
 /** Makes a tokenizer and tries it out. Throws TokenizerError with the file's name for any error. */

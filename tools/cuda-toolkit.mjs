@@ -19,7 +19,7 @@ const PACKAGES = [
   "nvidia-cuda-runtime",
   "nvidia-cuda-cccl",
 ];
-/** Programs that print the instructions of a compiled kernel; they read what an older nvcc made. */
+/** Programs that print a compiled kernel's instructions; they also read output of older nvcc releases. */
 const DISASSEMBLER = { release: "13.2", packages: ["nvidia-cuda-cuobjdump", "nvidia-cuda-nvdisasm"] };
 
 /** Path of an nvcc; null if there is none. */
@@ -54,7 +54,7 @@ export async function nvccVersion(nvcc) {
   return Number(match[1]) * 10 + Number(match[2]);
 }
 
-/** Oldest driver for what an nvcc of a version (130 for 13.0) makes: minor versions share theirs. */
+/** Oldest driver for output of this nvcc version (130 for 13.0): all minor releases share one. */
 export function oldestDriver(version) {
   return version >= 130 ? 580 : 525;
 }

@@ -9,7 +9,7 @@ import { type GgufFile, type GgufValue, readGgufFile } from "../model/gguf-file.
 import { storedTypes } from "../model/stored-types.ts";
 import { type Entry, ggufBytes, type TensorInput } from "../tests/support/gguf-writer.ts";
 
-/** Matrices whose products a layer adds to its input. */
+/** Matrices whose products are added to the residual stream. */
 const ADDED = /^(attn_output|ffn_down)\./;
 
 /** Returns the bytes of the model with `times` as many layers; `bytes` are those of the file. */

@@ -36,13 +36,13 @@ test.each(["gguf.md", "weights.md"])("docs/reference/%s names every stored type 
 });
 
 describe("docs/troubleshooting.md", () => {
-  /** Sources in which a sentence may stand, with literals joined that are added to one another. */
+  /** Source texts in which a quoted message may be found, with concatenated literals joined. */
   const sources = ["server", "model", "gpu", "csrc"].flatMap((folder) =>
     [...new Glob("**/*.{ts,cpp,h}").scanSync(resolve(root, folder))]
       .filter((path) => !path.includes(".test."))
       .map((path) => readFileSync(resolve(root, folder, path), "utf8").replace(/[`"] \+\s*[`"]/g, "")),
   );
-  /** The texts between the `…` of a sentence that are long enough to be its own. */
+  /** Parts of a quoted message between `…` that are long enough to identify it. */
   const partsOf = (sentence: string): string[] =>
     sentence.split("…").filter((part) => part.replace(/[^a-z]/gi, "").length >= 4);
   const isSaid = (sentence: string): boolean =>

@@ -129,7 +129,7 @@ function rowOf(family: Family, compared: readonly Compared[]): string {
   return `| ${cells.join(" | ")} |`;
 }
 
-/** Call forms and marks of thoughts of a family's models. */
+/** Tool-call formats and reasoning delimiters of a family's models. */
 function dialectCells(family: string): readonly string[] {
   const own = [...dialects.values()].filter(({ families }) => families.includes(family));
   const names = new Set(own.flatMap(({ calls }) => (calls === null ? [] : [calls])));

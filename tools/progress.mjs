@@ -21,8 +21,8 @@ export function filesToBuild(output) {
 }
 
 /**
- * Seconds until all files are compiled; null while nothing tells. Each file has `seconds`, its expected work,
- * and the times at which it was started and ended, null if not yet.
+ * Seconds until all files are compiled; null while there is too little to estimate from. Each file has
+ * `seconds`, its expected work, and the times at which it was started and ended, null if not yet.
  */
 export function secondsLeft(files, jobs, nowMs) {
   const ended = files.filter(({ endedMs }) => endedMs !== null);

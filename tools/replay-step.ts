@@ -23,10 +23,12 @@ import { chooseBackend, type NativeChoice } from "../server/engines/backend.ts";
 import { planServing, type ServingPlan } from "../server/engines/plan.ts";
 import { cosineOf } from "../tests/device/compare.ts";
 
-/** Least cosine of rows of logits of two engines that compute the same step. */
+/** Minimum cosine between rows of logits of two engines that compute the same step. */
 const COSINE_MIN = 0.9;
 
-/** Emulated GPU with all the memory that can be mapped, each kernel by itself, and no second file of a fault. */
+/**
+ * Settings of the emulated GPU: all mappable memory, one kernel at a time, and no second record of a fault.
+ */
 const emulation = {
   BUNTING_CUDA_SYNC: "1",
   TMPDIR: "/dev/null",
@@ -34,7 +36,7 @@ const emulation = {
 };
 
 if (import.meta.main) {
-  // Native code reads the variables that the process was started with.
+  // Native code reads the environment of the process's start, so the program starts itself again.
   if (process.env.TMPDIR !== emulation.TMPDIR) {
     const command = [process.execPath, ...process.argv.slice(1)];
     const env = { ...process.env, ...emulation };
@@ -91,7 +93,7 @@ function readBlock(file: string): Int32Array {
   return words;
 }
 
-/** Sizes that an engine needs for a block. Ids of pages count from 0. */
+/** Capacity that an engine needs for a block. Page ids count from 0. */
 interface BlockNeeds {
   readonly tokens: number;
   readonly chunks: number;
@@ -99,7 +101,7 @@ interface BlockNeeds {
   readonly pages: number;
 }
 
-/** Needs of a block; null if the words are no block. */
+/** Capacity for a block; null if the words are not a step block. */
 function needsOf(block: Int32Array): BlockNeeds | null {
   const { magic, arrayNames, headerWords, moveWords } = blockLayout;
   if (block.length < headerWords || block[0] !== magic || block[1] !== block.length) return null;
@@ -124,7 +126,7 @@ async function engineOf(device: NativeChoice, config: Config, path: string): Pro
   return { ...planServing(config, backend, library, path), library };
 }
 
-/** Runs a block and returns the logits of its rows, in the order of the block. */
+/** Runs a block and returns the logits of its rows, in the block's order. */
 function logitsOf(engine: Engine, needs: BlockNeeds, block: Int32Array): Float32Array {
   const { library, folder, contextMax, backend } = engine;
   const { vocab, hidden } = folder.config.shape;
@@ -158,7 +160,7 @@ function logitsOf(engine: Engine, needs: BlockNeeds, block: Int32Array): Float32
   }
 }
 
-/** Compares the rows of two engines, and says where they differ most. */
+/** Compares the rows of two engines and reports where they differ most. */
 function compare(got: Float32Array, expected: Float32Array, vocab: number): number {
   if (got.length === 0) return 0;
   const cosines = Array.from({ length: got.length / vocab }, (_, row) => {

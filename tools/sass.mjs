@@ -16,7 +16,7 @@ import { root } from "./setup.mjs";
 const BUDGETS = join(root, "benchmarks", "gpu", "instructions.json");
 const OUTPUT_BYTES_MAX = 1 << 29;
 
-/** Units that the model of costs knows, by the names of instructions. */
+/** Execution units of the cost model, by instruction name. */
 const UNITS = [
   ["tensor", /^HMMA/],
   ["shared", /^(LDS|LDSM|STS|ATOMS)\b/],

@@ -36,8 +36,8 @@ export function readTree(root: string): Tree {
 }
 
 /**
- * The rooms of the tree, each with the paths that its files may import: only rooms below it. Rooms that are
- * absent may import anything.
+ * Rooms of the tree, each with the paths that its files may import: rooms below it. Rooms that are not listed
+ * may import anything.
  */
 const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
   base: /^(base\/|node:os$)/,
@@ -52,20 +52,20 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
   examples: /^(sdk\/|examples\/|node:|openai$|@anthropic-ai\/sdk$)/,
 };
 
-/** The one command that simulates. */
+/** The only command that simulates. */
 const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
 
 /** Rooms of the server that know no wire format and no command. */
 const BELOW_APIS =
   /^server\/(answer|engines|grammar|hand-over|http|hub|jobs|kv-disk|kv-host|program|recording|request)\//;
 
-/** Part of base/ that knows the machine: the pure rooms leave it alone. */
+/** Part of base/ that uses the machine's clock; pure rooms must not import it. */
 const IMPURE_BASE = "base/time-slice.ts";
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
 /**
- * The engines' library and NVIDIA's driver; and what Bun does not offer: one option of sockets, copies of descriptors,
- * locks of files, and a thread's clock that is exact.
+ * Files that load native code: the engines' library and NVIDIA's driver; and functions that Bun lacks: a
+ * socket option, descriptor copies, file locks, and an exact thread clock.
  */
 const MAY_CALL_C = [
   "gpu/native.ts",
@@ -142,7 +142,7 @@ export const purityRule: Rule = (tree) => {
   return problems;
 };
 
-/** The parts of a sequence (scheduler/engine/sequence.ts) and the files that may write them. */
+/** Parts of a sequence (scheduler/engine/sequence.ts), and the files that may write them. */
 const sequenceWriters: readonly (readonly [part: RegExp, writers: RegExp])[] = [
   [/\bkv\.\w+ [+-]?=(?!=)/g, /^scheduler\/cache\//],
   [/\bqueued\.\w+ [+-]?=(?!=)/g, /^(scheduler\/engine\/queue|simulation\/baselines)\//],
@@ -231,7 +231,10 @@ const MAY_USE_INTRINSICS = [
   "csrc/cuda/tests/fake_cudart/fake_cudart.cpp",
 ];
 
-/** Words that begin no comment: a comment begins with a noun, or with a verb in the third person whose subject is the thing below. */
+/**
+ * Words that begin no comment. A comment begins with a noun, or with a third-person verb whose subject is the
+ * declaration below.
+ */
 const HEADLESS =
   /^(?:What(?:ever)?|Of|Where(?:ver)?|How|By|Whether|Those|So (?:many|much|long|far|often)|But|Who(?:ever)?|Whose|Which|As (?:many|much|long|far)|(?:In|For|With|From|To) (?:which|whom|whose|what)|That which|None|Nothing|Nobody|One)\b/;
 

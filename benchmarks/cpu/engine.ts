@@ -54,7 +54,9 @@ export interface Streams {
 }
 
 interface Stream {
-  /** Number of the stream. Others have other tokens, and so, in a mixture, other experts. */
+  /**
+   * Number of the stream. Each stream has its own tokens, and so, in a mixture of experts, its own experts.
+   */
   readonly number: number;
   readonly pages: number[];
   computed: number;
@@ -136,8 +138,8 @@ export class EngineBench {
   }
 
   /**
-   * Returns the processor milliseconds of steps with so many tokens of one stream after a context, each with a
-   * draw, by number; with `streams`, of as many streams.
+   * Returns, for each of `counts`, the processor milliseconds of each step after a context. A step samples so
+   * many tokens of one stream or, with `streams`, one token of as many streams.
    */
   rowsMs(counts: readonly number[], contextTokens: number, streams: boolean, steps: number): number[][] {
     this.#nextPage = 0;

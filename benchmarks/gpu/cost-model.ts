@@ -53,7 +53,10 @@ const FORMATS = ["bf16", "int8", "int8_32", "int4", "fp8", "mxfp4"];
 const CODE_BITS = [16, 8, 8, 4, 8, 4];
 
 const SCHEDULERS = 4; // of a multiprocessor; each issues an instruction of a warp per clock
-/** Shares that kernels reach of issue slots, of the speed of copying, and with mma.sync of the large product. No GPU has confirmed them. */
+/**
+ * Reachable shares of issue slots, of copy bandwidth and, with mma.sync, of the large product. Assumed, not
+ * measured on a GPU.
+ */
 const ISSUED = 0.55;
 const READ = 0.85;
 const MMA_SYNC = 0.62;
@@ -62,7 +65,10 @@ const ROUTING_LAUNCHES = 5;
 const LOAD_CLOCKS = 4;
 const MANY_WARPS = 8;
 const MANY_TILE = 128;
-/** Instructions that a warp executes for 16 query rows and 64 keys with heads of 128, with a quarter of a span's end. */
+/**
+ * Instructions of a warp for 16 query rows and 64 keys with heads of 128, plus a quarter of those at a span's
+ * end.
+ */
 const ATTENTION_INSTRUCTIONS = 1350;
 
 /** Expected time of one launch; null for a kernel that the model does not know. */
@@ -128,7 +134,10 @@ function issueOfFew({ tokens = 1, n = 0, k = 0, format = "bf16" }: KernelRun, gp
   return issueSeconds(kb * fewInstructionsPerKb(tokens, format), gpu, gpu.multiprocessors);
 }
 
-/** Waves of blocks, each with one step of its chain after the other. A load of 16 bytes a lane takes four clocks. */
+/**
+ * Waves of blocks, each of which runs its chain of steps in sequence. A load of 16 bytes per lane takes four
+ * clocks.
+ */
 function unitsOfMany(run: KernelRun, gpu: Gpu): { readonly issue: number; readonly shared: number } {
   const { tokens = 1, n = 0, k = 0, format = "bf16" } = run;
   const index = FORMATS.indexOf(format);

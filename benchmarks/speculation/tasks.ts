@@ -6,7 +6,7 @@ const article = readFileSync(
   "utf8",
 );
 
-/** Questions whose answers repeat more or less of what came before. */
+/** Questions by how much their completions repeat earlier text. */
 export const tasks = {
   edit: `Rename COPIED_MAX to LIMIT in this file and write the whole file again:\n\n${code}`,
   quote: `Repeat this text word by word:\n\n${article}`,

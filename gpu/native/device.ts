@@ -91,7 +91,7 @@ export class NativeDevice implements HostedDevice {
     return logits;
   }
 
-  /** Library's path and engine, for a thread that writes pages (engine.h). */
+  /** Path of the library and engine handle, for a side thread that copies pages (engine.h). */
   get native(): { readonly library: string; readonly engine: EngineHandle } {
     return { library: this.#library.path, engine: this.#engine };
   }
@@ -106,7 +106,7 @@ export class NativeDevice implements HostedDevice {
     this.#library.readState(this.#engine, slot, offset, bytes);
   }
 
-  /** Opens places of a page's size in the host's memory; GPUs only. */
+  /** Allocates places of a page's size in host memory; GPUs only. */
   openPlaces(count: number): void {
     this.#library.openPlaces(this.#engine, count);
   }

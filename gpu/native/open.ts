@@ -31,7 +31,7 @@ export interface NativeModelOptions extends ComputeOptions {
   readonly contextMax: number | null;
   /** Folders for packed weights, best first. Absent or empty: the weights are packed at every start. */
   readonly packedFolders?: readonly string[];
-  /** Folders for the costs of steps, best first. Absent or empty: each start estimates them. */
+  /** Folders for step costs, best first. Absent or empty: each start estimates them. */
   readonly costsFolders?: readonly string[];
 }
 
@@ -51,7 +51,7 @@ export interface NativeModel {
   readonly pageBytes: number;
   /** Bytes of one slot for the states of all recurrent layers; 0 without them. */
   readonly stateBytes: number;
-  /** File beside which costs of steps are kept; null if there is no writable folder for them. */
+  /** File beside which step costs are stored; null if there is no writable folder for them. */
   readonly costsPlace: PackedPlace | null;
   /** Outcome of reading or saving packed weights, in a sentence; null if neither was tried. */
   readonly packedNote: string | null;
@@ -159,7 +159,7 @@ function refusalOf(call: () => void): string | null {
   }
 }
 
-/** Frees the weights, and those of a draft model; every engine on them must be closed before. */
+/** Frees the weights, and those of a draft model; every engine that uses them must be closed before. */
 export function closeNativeModel(library: NativeLibrary, { handle, draft }: NativeModel): void {
   library.modelClose(handle);
   if (draft !== undefined) closeNativeModel(library, draft);
@@ -172,7 +172,7 @@ export function openCpuDevice(
 ): NativeDevice {
   const threads = limits.threads === 1 ? "1 thread" : `${limits.threads} threads`;
   const name = `cpu (${isaTitles[model.isa]}, ${threads})`;
-  // A step updates recurrent states in place, so that an aborted one could not be repeated.
+  // A step updates recurrent states in place, so an aborted one could not be repeated.
   const abortPoints = model.stateBytes > 0 ? {} : { abortPoints: model.layers };
   return openNamedDevice(library, model, limits, { name, ...abortPoints });
 }

@@ -11,7 +11,7 @@ import type { ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import type { ComputeOptions } from "../native.ts";
 
-/** File for a model's packed weights. */
+/** Place of a model's packed weights. */
 export interface PackedPlace {
   readonly path: string;
   /** 32 bytes. */
@@ -44,14 +44,15 @@ export function packedPlace(
 }
 
 /**
- * Hash of everything that packed weights depend on: shape, formats, and the files, by size, time and samples.
+ * Hash of everything on which packed weights depend: shape, formats, and the model files by size,
+ * modification time and samples.
  */
 export function packedKey(
   shape: ModelShape,
   tensors: readonly ModelTensor[],
   options: ComputeOptions,
 ): Uint8Array {
-  const { contextMax: _, ...packedShape } = shape; // rotations are not packed
+  const { contextMax: _, ...packedShape } = shape; // rotation tables are not packed
   const paths = [...new Set(tensors.map(({ path }) => path))];
   const hasher = new Bun.CryptoHasher("sha256");
   const entries = tensors.map(({ path, name: _name, ...tensor }) => ({
@@ -72,7 +73,7 @@ export function packedKey(
   return hasher.digest();
 }
 
-/** Formats of packed matrices: fp8 matrices are packed plain and rounded on the GPU. */
+/** Formats as packed: fp8 matrices are packed unquantized and rounded on the GPU. */
 function packedFormats({ formats = [] }: ComputeOptions): readonly number[] {
   return formats.map((format) => (format === matrixFormats.fp8 ? matrixFormats.plain : format));
 }

@@ -31,12 +31,12 @@ export type Script = (
  *
  * Each page slot stores its token and a hash of the whole context up to it, which stands for keys and values.
  * A chunk reads its context through its page table, as attention would. A slot that was never written, or
- * that was computed after another prefix, breaks an invariant. The drawn token is a hash of the context, the
- * seed and the output position. Tokens are therefore equal exactly if paging, caching, copying and chunking
- * are right. They do not depend on the batch or on time.
+ * that was computed after another prefix, breaks an invariant. The sampled token is a hash of the context,
+ * the seed and the output position. Tokens are therefore right exactly if paging, caching, copying and
+ * chunking are right; they do not depend on the batch or on time.
  *
- * With a draft model each page slot also stores the context hash with which the draft model computed it. A chunk
- * that the draft model computes without all tokens before it breaks an invariant.
+ * With a draft model each page slot also stores the context hash with which the draft model computed it. A
+ * chunk that the draft model computes without all tokens before it breaks an invariant.
  *
  * Each state slot stores the hash of the context that its state has seen, and its length. A chunk that begins
  * from the state of another context or length breaks an invariant: for example, one that computes a token
@@ -95,7 +95,7 @@ export class SimulatedDevice implements Device {
       this.#isInFlight = false;
       if (this.#isClosed) return;
       const fault = this.#fault(step);
-      // An aborted step has written partial results: here all of them.
+      // An aborted step has written partial results; the simulated one has written all of them.
       const computed =
         fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs, draftsMs) : null;
       done(fault ?? computed!);
@@ -123,7 +123,7 @@ export class SimulatedDevice implements Device {
     return [this.#tokens, this.#contexts, this.#read];
   }
 
-  /** Makes a page as if it was never written. */
+  /** Marks all slots of a page as never written. */
   spoil(page: PageId): void {
     this.write(page, new Int32Array(3 * this.spec.pageTokens));
   }
@@ -139,7 +139,7 @@ export class SimulatedDevice implements Device {
     this.#lengths[slot] = contents[1]!;
   }
 
-  /** Makes a state slot as if it was never written. */
+  /** Marks a state slot as never written. */
   spoilState(slot: StateSlot): void {
     this.writeState(slot, new Int32Array(2));
   }
@@ -149,7 +149,7 @@ export class SimulatedDevice implements Device {
     this.#isClosed = true;
   }
 
-  /** Time of the draft model: its share of a decode step for each drafted token. */
+  /** Time of drafting: the draft model's share of a decode step, for each token of the longest draft. */
   #draftsMs({ chunks }: Step): number {
     const { draftModel } = this.spec;
     const drafts = chunks.reduce((most, chunk) => Math.max(most, chunk.drafts ?? 0), 0);
@@ -186,7 +186,10 @@ export class SimulatedDevice implements Device {
     return { kind: "done", sampled, deviceMs, ...(draftsMs === 0 ? {} : { draftsMs }) };
   }
 
-  /** Computes a chunk with the draft model, up to the last valid draw, with row index `valid`, if it drafts there. */
+  /**
+   * Computes a chunk with the draft model. If the chunk drafts, stops at the last valid row, whose index is
+   * `valid`.
+   */
   #prefillDraftModel({ start, tokens, pages, samples, unread, drafts }: Chunk, valid: number): void {
     if (unread === null) {
       assert(drafts === undefined, "a draft model computes the chunk that it drafts behind");
@@ -208,7 +211,10 @@ export class SimulatedDevice implements Device {
     }
   }
 
-  /** Row index of a chunk's last valid draw (all drafts before it accepted); its results begin at `first`. -1: none. */
+  /**
+   * Index of a chunk's last valid row (all draft tokens before it were accepted), -1 for none. The chunk's
+   * results begin at `first`.
+   */
   #lastValid({ samples, tokens }: Chunk, sampled: readonly Sampled[], first: number): number {
     let last = -1;
     for (const [index, { afterIndex }] of samples.entries()) {
@@ -220,7 +226,10 @@ export class SimulatedDevice implements Device {
     return last;
   }
 
-  /** Drafts behind row `row` of a chunk, whose result is `sampled[at]`: mostly greedy draws, so mostly accepted. */
+  /**
+   * Adds a draft to the result `sampled[at]` of row `row`. Most draft tokens equal the greedy choice, so most
+   * are accepted.
+   */
   #draft({ samples, drafts }: Chunk, hashes: Int32Array, sampled: Sampled[], at: number, row: number): void {
     const drawn = sampled[at]! as Extract<Sampled, { readonly kind: "token" }>;
     let hash = extend(hashes[samples[row]!.afterIndex]!, drawn.token);
@@ -239,7 +248,10 @@ export class SimulatedDevice implements Device {
     };
   }
 
-  /** Advances a chunk's state by its tokens, and saves it on the way; `hashes` has the context up to each. */
+  /**
+   * Advances a chunk's state over its tokens, and saves copies at the requested counts. `hashes`: context up
+   * to each token.
+   */
   #advance({ start, tokens, pages }: Chunk, { slot, from, saves }: ChunkState, hashes: Int32Array): void {
     if (from !== null) {
       const { pageTokens } = this.spec;
@@ -254,8 +266,8 @@ export class SimulatedDevice implements Device {
   }
 
   /**
-   * Reads the context of a chunk and writes its tokens. Returns the hash of everything up to each of them,
-   * and all tokens up to the last one.
+   * Reads the context of a chunk and writes its tokens. Returns the context hash at each token, and all
+   * tokens up to the last one.
    */
   #attend({ start, tokens, pages }: Chunk): { hashes: Int32Array; context: Int32Array } {
     const { pageTokens } = this.spec;

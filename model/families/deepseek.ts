@@ -1,6 +1,6 @@
 /**
- * DeepSeek V2 and V3 and models of their shape: latent attention, experts beside shared ones, dense first
- * layers. The first layer that predicts a further token is a head that drafts.
+ * DeepSeek V2 and V3 and models of their shape: multi-head latent attention, routed and shared experts, dense
+ * first layers. The first layer after the last (MTP) is a draft head.
  */
 import { type Experts, shapeLimits } from "../shape.ts";
 import { nextnHead } from "./draft-heads.ts";
@@ -94,7 +94,7 @@ export function latentMixture(
   return { experts, ...attention, ...mixedLayers(source, layer, shared, isSparse) };
 }
 
-/** Rule of the layers with experts: all from a number on, by default `usual`. */
+/** Rule for which layers have experts: all from a configured index on, by default `usual`. */
 export function sparseFrom(source: Source, usual: number): (index: number) => boolean {
   source.integer(["moe_layer_freq", null], 1, 1, 1);
   const first = source.integer(["first_k_dense_replace", null], 0, shapeLimits.layers, usual);
@@ -128,7 +128,7 @@ function softmaxExperts(source: Source): Experts {
   });
 }
 
-/** Refuses another value of a field than the one that this family computes. */
+/** Refuses a field unless it has the one value that this family computes. */
 function wanted(source: Source, field: string, value: string): void {
   const names: Names = [field, null];
   if (source.text(names, value) !== value) source.refuse(names, `wanted: "${value}"`);

@@ -1,7 +1,7 @@
 /**
- * Heads that draft tokens (multi-token prediction), as folders name their tensors. GGUF files have one set of
- * names for all (gguf.ts). Each family's name for a head is that of published code: whether it reads hidden
- * states behind the final norm shows in the share of right drafts alone.
+ * Draft heads (multi-token prediction), by the tensor names of folders; GGUF files have one set of names for
+ * all (gguf.ts). Names and traits follow published code. A wrong `isNormed` (whether a head reads hidden
+ * states after the final norm) would show only in a lower acceptance rate.
  */
 import { TensorKind } from "../tensor-kinds.ts";
 import type { FamilyHead } from "./family.ts";

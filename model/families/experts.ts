@@ -58,8 +58,8 @@ export function sigmoidRouter(source: Source): Partial<Router> {
 }
 
 /**
- * Layers with experts where `isSparse` says so or, in a GGUF file, where a router is. Those have an MLP of
- * the given width beside, unless it is 0; the other ones have the MLP of the sizes.
+ * Layers with experts where `isSparse` says so or, in a GGUF file, where there is a router. Unless `shared`
+ * is 0, these also have a shared MLP of that width. The other layers have a dense MLP of the model's size.
  */
 export function mixedLayers(
   source: Source,
@@ -86,7 +86,7 @@ export function mixedLayers(
   };
 }
 
-/** Width of the MLP beside experts: the rows of its tensor in a GGUF file, else as `fromConfig` says. */
+/** Width of the shared MLP: the rows of its tensor in a GGUF file, else the result of `fromConfig`. */
 export function sharedWidth(source: Source, fromConfig: () => number): number {
   return source.kind === "metadata" ? (source.rows("ffn_up_shexp.weight") ?? 0) : fromConfig();
 }

@@ -43,7 +43,7 @@ export interface Source {
   isList(names: Names): boolean;
   /** Array with one number per layer; null if absent. */
   perLayer(names: Names): readonly number[] | null;
-  /** The same of real numbers. */
+  /** The same for real numbers. */
   realsPerLayer(names: Names): readonly number[] | null;
   /** Truth value of each layer, in metadata only; null if absent. */
   flags(names: Names): readonly boolean[] | null;
@@ -128,13 +128,13 @@ export interface Family {
   readonly layersDiffer?: boolean;
   /** True if all layers have latent attention, so that pages hold one head of latent and rotated numbers. */
   readonly isLatent?: boolean;
-  /** True if the embedding may have rows behind those of the vocabulary, for tokens that are no text. */
+  /** True if the embedding may have more rows than the vocabulary, for tokens that are not text. */
   readonly hasMoreRows?: boolean;
   /** True if some layers have experts. */
   readonly hasExperts?: boolean;
-  /** True if files may have layers behind the last one that predict further tokens, for drafting. */
+  /** True if files may have extra layers after the last one that predict further tokens (MTP). */
   readonly hasDraftLayers?: boolean;
-  /** Head that drafts tokens, where files have one. Absent: none is computed. */
+  /** Draft head that some files have. Absent: none is supported. */
   readonly draftHead?: FamilyHead;
   /** True if the family reads the router's fields, and those of shared experts. */
   readonly readsRouter?: boolean;
@@ -151,7 +151,7 @@ export interface Family {
   ): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes & Pick<Sizes, "contextMax" | "vocab">>;
 }
 
-/** Head that drafts tokens, with the names of its tensors in folders; {} stands for the number of the model's layers. */
+/** Draft head, with the names of its tensors in folders; {} stands for the number of the model's layers. */
 export interface FamilyHead extends Pick<DraftHead, "isNormed" | "isHiddenFirst"> {
   /** Name of its layer. */
   readonly layer: string;

@@ -10,10 +10,10 @@ import type { Family, Names, Source } from "./family.ts";
 import { gemma4 } from "./gemma4.ts";
 import { allBut, windowOf } from "./windows.ts";
 
-/** Layers with a sparse gate, and the share of gates that are 0 there, where nothing says so. */
+/** Defaults: number of layers with a sparse gate, and the share of their gates that are 0. */
 const published = { sparseLayers: 10, share: 0.95 };
 
-/** Number of standard deviations above the mean below which a share of normal numbers lies. */
+/** Standard deviations above the mean below which a share of normally distributed numbers lies. */
 function deviationsOf(share: number): number {
   // Newton's method on the distribution function, by Simpson's rule from 0.
   const density = (x: number): number => Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI);

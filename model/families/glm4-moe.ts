@@ -1,6 +1,6 @@
 /**
  * GLM-4.5, 4.5-Air, 4.6 and 4.7: experts chosen by sigmoids with biases, shared experts, and dense first
- * layers. Half of each head rotates. A last layer that predicts a second token is a head that drafts.
+ * layers. Half of each head is rotated. A last layer that predicts a second token (MTP) is a draft head.
  */
 import { type LayerShape, plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";

@@ -71,7 +71,7 @@ function statesOf(source: Source, first: number) {
   return mambaStates(source, graniteFields, first, expand * source.sizes.hidden);
 }
 
-/** Experts, if there are any, and the width of the MLP, alone or beside them. */
+/** Experts, if there are any, and the width of the MLP, which may be a shared one beside them. */
 function mixtureOf(source: Source) {
   const names: Names = ["num_local_experts", "expert_count"];
   if (source.integer(names, 0, shapeLimits.experts, source.kind === "config" ? 8 : 0) === 0)

@@ -60,7 +60,7 @@ export function latentAttention(
   if (!source.flag(interleave, true)) source.refuse(interleave, "wanted: true");
   const rope = ropeOf(source, latent.keySize, dimensions);
   const yarnNames: Names = ["mscale_all_dim", "rope.scaling.yarn_log_multiplier"];
-  // Files have a tenth of the configuration's number.
+  // GGUF metadata stores a tenth of the configuration's number.
   const yarnScale = source.number(yarnNames, 0, 100, 0) * (source.kind === "metadata" ? 10 : 1);
   return {
     latent,

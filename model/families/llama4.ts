@@ -1,7 +1,8 @@
 /**
- * Llama 4 (text): most layers rotate neighbouring pairs, norm the heads of q and k without weights, and see a
- * chunk; the others see all, do not rotate, and scale queries by their position. A router scales the input of
- * the one expert that it chooses, beside a shared one; some layers are dense.
+ * Llama 4 (text): most layers apply RoPE to neighbouring pairs, norm the heads of q and k without weights,
+ * and attend within chunks. The others attend to everything, have no RoPE, and scale queries by their
+ * position. A router chooses one expert and scales its input; a shared expert is added. Some layers are
+ * dense.
  */
 import { type LayerShape, plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";

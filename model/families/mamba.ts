@@ -66,7 +66,7 @@ export function mambaStates(
   };
 }
 
-/** Names of Mamba-2 tensors in folders, behind the name of the mixer. */
+/** Names of Mamba-2 tensors in folders, below the mixer's name. */
 export function mambaNames(mixer: string): Readonly<Record<number, string>> {
   return {
     ...allOf(`${mixer}.in_proj.weight`, `${mixer}.conv1d`),
@@ -78,7 +78,7 @@ export function mambaNames(mixer: string): Readonly<Record<number, string>> {
   };
 }
 
-/** Names of Mamba-2 tensors in GGUF files, beside those of all recurrent layers (gguf.ts). */
+/** Names of Mamba-2 tensors in GGUF files, in addition to those of all recurrent layers (gguf.ts). */
 export const mambaGgufNames = allOf("ssm_in.weight", "ssm_conv1d");
 
 function allOf(projection: string, conv: string): Readonly<Record<number, string>> {

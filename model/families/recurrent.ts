@@ -73,7 +73,7 @@ export function deltaStates(source: Source): States {
   };
 }
 
-/** Names in folders of what all DeltaNets share. */
+/** Names in folders of the tensors that all DeltaNets have. */
 export const deltaNames: Readonly<Record<number, string>> = {
   [TensorKind.stateConvQ]: "linear_attn.conv1d.weight",
   [TensorKind.stateConvK]: "linear_attn.conv1d.weight",
@@ -84,7 +84,10 @@ export const deltaNames: Readonly<Record<number, string>> = {
   [TensorKind.stateO]: "linear_attn.out_proj.weight",
 };
 
-/** Names in GGUF files of what all DeltaNets share, beside those of all recurrent layers (gguf.ts). */
+/**
+ * Names in GGUF files of the tensors that all DeltaNets have, in addition to those of all recurrent layers
+ * (gguf.ts).
+ */
 export const deltaGgufNames: Readonly<Record<number, string>> = {
   [TensorKind.mlpNorm]: "post_attention_norm.weight",
   [TensorKind.stateQ]: "attn_qkv.weight",

@@ -3,7 +3,7 @@ import { shapeLimits } from "../shape.ts";
 import { layersOf, type Names, type Source } from "./family.ts";
 
 const names: Names = ["sliding_window", "attention.sliding_window"];
-/** Names of the field that says which layers have a window. */
+/** Fields that tell which layers have a window. */
 export const patternNames: Names = ["layer_types", "attention.sliding_window_pattern"];
 
 /** Width of the window; 0 for none. */

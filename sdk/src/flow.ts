@@ -50,7 +50,7 @@ export function reduce(
   return new Value(block.output, (wire) => wire as string);
 }
 
-/** Test of a text. `matches` is a pattern in the syntax of `regex`. */
+/** Test of a text. `matches` is a pattern in the syntax of the parser `regex`. */
 export type Test = { readonly equals: string } | { readonly contains: string } | { readonly matches: string };
 
 /**

@@ -23,7 +23,7 @@ export const number = (): Parser<number> => ({ transforms: ["number"], read: (va
 /** Date in a format such as DD.MM.YYYY, converted to YYYY-MM-DD. */
 export const date = (form = "YYYY-MM-DD"): Parser<string> => text("strip", { date: form });
 
-/** Exactly one of these texts; the answer may differ in case and surrounding white space. */
+/** Exactly one of these texts; the completion may differ in case and surrounding white space. */
 export const oneOf = <const Texts extends readonly string[]>(...texts: Texts): Parser<Texts[number]> =>
   text({ enum: texts }) as Parser<Texts[number]>;
 

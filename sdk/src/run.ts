@@ -121,7 +121,7 @@ function note(
     for (const { onText } of waiting) onText?.(event.text);
     return;
   }
-  // A cancelled value without a waiter has not failed: a later request computes it.
+  // A cancelled value that nobody awaits has not failed: a later request computes it.
   if (event.type === "variable.failed" && event.error.code === "cancelled" && waiting.length === 0) return;
   cell.settled = event.type === "variable.ready" ? { value: event.value } : { failure: event.error };
   for (const one of waiting) {

@@ -58,7 +58,7 @@ export function input<const Name extends string>(name: Name): Input<Name> {
   return { kind: "input", name };
 }
 
-/** Placeholder where the model writes. */
+/** Placeholder where the model generates. */
 export function output<const Name extends string, T = string>(
   name: Name,
   options: OutputOptions<T> = {},

@@ -5,7 +5,7 @@
 
 import { ConfigError } from "../config.ts";
 
-/** Rules that turn rows and lines into prompts. */
+/** Rules that turn CSV rows and text lines into prompts. */
 export interface PromptRules {
   /**
    * Prompt template: {name} stands for a column, {line} for a line of text; null if the line is the prompt.

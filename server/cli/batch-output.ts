@@ -1,6 +1,6 @@
 /**
- * Writes results of a batch from the server to files. Memory holds one result at a time, and the position of
- * each.
+ * Writes a batch's results from the server to files. Memory holds one result at a time, and the file position
+ * of each.
  */
 
 import { closeSync, openSync, readSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { splitLines } from "../jobs/input.ts";
 import type { BatchObject, JobsClient } from "./jobs-client.ts";
 
-/** Writes answers to `output`, and failures to `output.errors`. */
+/** Writes completions to `output`, and failures to `output.errors`. */
 export async function writeResults(client: JobsClient, ended: BatchObject, output: string): Promise<void> {
   const { output_file_id: answers, error_file_id: failures } = ended;
   if (failures != null) await writeWhole(`${output}.errors`, client.content(failures));

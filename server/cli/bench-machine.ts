@@ -1,4 +1,7 @@
-/** `bunting bench --machine`: what this machine can do, what kernels reach of it, and what models may expect. */
+/**
+ * `bunting bench --machine`: this machine's peak rates, the share of them that kernels reach, and estimated
+ * model speeds.
+ */
 
 import { formatBytes } from "../../gpu/memory.ts";
 import { type Isa, isaNames, openLibrary } from "../../gpu/native.ts";
@@ -23,7 +26,7 @@ import { writeReport } from "./report-file.ts";
 /** Settings of the measurement. */
 export interface MachineOptions {
   readonly isa: Isa | "auto";
-  /** 0: as many as the server takes. */
+  /** 0: as many as the server uses. */
   readonly threads: number;
   /** File for the report. */
   readonly json: string | null;
@@ -36,7 +39,7 @@ export interface MachineReport {
   readonly cores: number;
   readonly threads: number;
   readonly instructionSet: Isa;
-  /** Threads that other programs kept busy, if the rates suffer from them; else null. */
+  /** Load of other programs, in threads, if it lowers the measured rates; else null. */
   readonly otherLoad: number | null;
   readonly ceilings: {
     readonly readBytesPerSecond: number;
@@ -46,7 +49,7 @@ export interface MachineReport {
   };
   readonly matrices: readonly (Omit<MatrixShare, "format"> & { readonly format: string })[];
   readonly attention: readonly AttentionShare[];
-  /** Estimates from the figures above; nothing of them was run. */
+  /** Estimates from the rates above; no model was run. */
   readonly estimates: readonly (SpeedEstimate & { readonly model: string; readonly quant: string })[];
 }
 
@@ -64,7 +67,7 @@ const CEILING_MS = 400;
 const CEILING_TRIES = 2;
 const KERNEL_MS = 350;
 
-/** Measures, prints as it goes, and resolves to the exit code. */
+/** Measures and prints as it goes; resolves to the exit code. */
 export async function benchMachine(options: MachineOptions): Promise<number> {
   const library = openLibrary(await libraryPath("cpu"));
   const machine = library.machineProbe();
@@ -139,7 +142,7 @@ export async function benchMachine(options: MachineOptions): Promise<number> {
   }
 }
 
-/** Sentence about a busy machine. */
+/** Sentence that warns of a busy machine. `load`: threads of other programs. */
 export function busyText(load: number): string {
   return `Other programs keep the processor busy (load ${load.toFixed(1)}), so the figures are too low.`;
 }
@@ -167,7 +170,7 @@ function estimateLine(...[model, bytes, prompt, byPrompt, stream, byStream]: str
   return `${model!.padEnd(16)}  ${bytes!.padStart(9)}  ${prompt!.padStart(8)}  ${byPrompt!.padEnd(10)}  ${stream!.padStart(8)}  ${byStream}`;
 }
 
-/** Three digits of a rate: 1,240, 97, 4.6. */
+/** Formats a rate to three digits: 1,240, 97, 4.6. */
 export function rateText(perSecond: number): string {
   return perSecond < 10 ? perSecond.toFixed(1) : String(Number(perSecond.toPrecision(3)));
 }

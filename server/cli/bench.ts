@@ -19,7 +19,7 @@ import { writeReport } from "./report-file.ts";
 import { type Interruption, interruption } from "./signals.ts";
 import { apiKeySetting, targetOf } from "./target.ts";
 
-/** Target of goodput, also for simulations. */
+/** Latency target of goodput, also for simulations. */
 export const goodputSettings = Object.freeze({
   goodTtftMs: decimal({
     unit: "milliseconds",
@@ -223,12 +223,12 @@ async function oneLoad(target: Target, { plan, options, interrupted }: Asked): P
   return report.failed > 0 ? 1 : 0;
 }
 
-/** Points that the time of a sweep is for. */
+/** Number of measurements among which a sweep's time is divided. */
 const POINTS = 10;
-/** Requests of a point at least, and of the run that finds the first rate. */
+/** Minimum requests of a measurement, and of the run that finds the first rate. */
 const POINT_REQUESTS_MIN = 8;
 
-/** Measures rate after rate until the knee is known or the time is over. */
+/** Measures rate after rate until the knee is found or the time is used up. */
 async function sweep(
   target: Target,
   { plan, time, options, interrupted }: Asked & { readonly time: TimeTarget },

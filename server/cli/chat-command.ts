@@ -1,4 +1,4 @@
-/** `bunting chat`: finds a server to talk to, or starts one for this chat. */
+/** `bunting chat`: connects to a running server, or starts one for this chat. */
 
 import { makeConfig, optional, serverSettings, type Values } from "../config.ts";
 import { startServer } from "../start.ts";

@@ -1,7 +1,7 @@
 /**
- * `bunting chat`: a streamed conversation in the terminal. Ctrl-C stops an answer, and pasted lines form one
+ * `bunting chat`: a streamed conversation in the terminal. Ctrl-C stops a response, and pasted lines form one
  * message. When input comes from a file or a pipe, each line is a message, so that scripts can use it.
- * Answers then go to standard output, thoughts and statistics to standard error.
+ * Responses then go to standard output, reasoning and statistics to standard error.
  */
 
 import { createInterface, type Interface } from "node:readline";
@@ -40,7 +40,7 @@ export type ChatOptions = Values<typeof conversationSettings>;
 const PROMPT = "> ";
 /** Prompt of the second and further lines of a message. */
 const MORE_PROMPT = "  ";
-/** Terminal codes that turn the marking of pasted text on and off. */
+/** Terminal codes that turn bracketed paste on and off. */
 const bracketedPaste = { on: "\x1b[?2004h", off: "\x1b[?2004l" } as const;
 
 const HELP = `A line that ends with \\ goes on in the next one; lines that are pasted are one message.
@@ -89,7 +89,7 @@ class Conversation {
       terminal: isTerminal,
       prompt: isTerminal ? PROMPT : "",
     });
-    // Queues input that arrives, or ends, while an answer is still streaming.
+    // Queues input that arrives, or ends, while a response is still streaming.
     this.#lines.on("line", (line) => this.#entered(line));
     this.#lines.on("close", () => this.#arrived(null));
     if (isTerminal) {
@@ -125,7 +125,7 @@ class Conversation {
     return this.#exitCode ?? (this.#isFailed ? 1 : 0);
   }
 
-  /** Ends the chat and aborts a running answer. */
+  /** Ends the chat and aborts a running request. */
   #end(exitCode: number): void {
     this.#exitCode = exitCode;
     this.#answer?.abort(new Error("stopped"));
@@ -209,7 +209,7 @@ class Conversation {
       this.#messages.push({ role: "assistant", content: answer });
     } catch (error) {
       if (!signal.aborted) failure = error;
-      // A stopped answer stays in the conversation; a failed question does not.
+      // A stopped response stays in the conversation; a message whose request failed does not.
       if (answer === "") this.#messages.pop();
       else this.#messages.push({ role: "assistant", content: answer });
     } finally {

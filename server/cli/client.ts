@@ -20,15 +20,15 @@ export interface Usage {
 }
 
 export type StreamEvent =
-  /** A piece of the answer, or of the thoughts before it. */
+  /** A piece of the response text, or of the reasoning before it. */
   | { readonly kind: "text" | "thought"; readonly text: string }
-  /** Id of the request, before everything else. */
+  /** Id of the request, sent before everything else. */
   | { readonly kind: "request"; readonly id: string }
-  /** Number of the event that the next ones are of, in a stream that can be resumed. */
+  /** Event number in a resumable stream, which applies to the events that follow. */
   | { readonly kind: "number"; readonly number: number }
-  /** Comment of the server while the answer waits: when it will begin. */
+  /** Server's comment while the request is queued: when the response will begin. */
   | { readonly kind: "wait"; readonly text: string }
-  /** A piece of a call: its id and name come once, its arguments in pieces. */
+  /** A piece of a tool call: its id and name come once, its arguments in pieces. */
   | {
       readonly kind: "call";
       readonly index: number;
@@ -50,7 +50,7 @@ export class ServerError extends Error {
   }
 }
 
-/** Error of a connection that ended before the answer did. */
+/** Error of a connection that closed before the response was complete. */
 export class ConnectionLost extends ServerError {}
 
 /** Base of the API's routes: "http://host:8000" → "http://host:8000/v1". Throws ServerError. */
@@ -73,7 +73,7 @@ export async function listModels(target: Target, signal?: AbortSignal): Promise<
 
 /**
  * Streams one chat completion. `body` is OpenAI's, without `stream`. Usage arrives at the end unless `body`
- * has `stream_options`. `name`: that of a stream that can be resumed. Throws the signal's reason on abort.
+ * has `stream_options`. `name`: names a stream that can be resumed. Throws the signal's reason on abort.
  */
 export async function* streamChat(
   target: Target,
@@ -96,7 +96,7 @@ export async function* streamChat(
   yield* answerEvents(response, signal);
 }
 
-/** Goes on with the stream of a chat completion after an event; null: from its begin. */
+/** Resumes a chat completion's stream after the event `after`; null: from its beginning. */
 export async function* resumeChat(
   target: Target,
   name: string,

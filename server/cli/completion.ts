@@ -58,7 +58,9 @@ compdef _bunting bunting
 `;
 }
 
-/** Option as zsh's _arguments takes it: a name, a text in brackets, and a value that may be a file. */
+/**
+ * Option as zsh's _arguments takes it: a name, its description in brackets, and a value that may be a file.
+ */
 function zshSpec({ long, description, flags }: Option): string {
   const text = firstSentence(description).replaceAll(/[[\]:]/g, "\\$&");
   return `*${long}[${text}]${takesValue(flags) ? ":value:_files" : ""}`;

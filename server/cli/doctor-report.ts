@@ -1,4 +1,7 @@
-/** Report of `bunting doctor`: the machine, what the server would use of it, and why it would not start. */
+/**
+ * Report of `bunting doctor`: the machine, the hardware that the server would use, and the reasons why it
+ * would not start.
+ */
 
 import { existsSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
@@ -39,7 +42,7 @@ export interface DoctorReport {
   readonly arch: string;
   /** True if `serve` would start with the same settings. */
   readonly wouldStart: boolean;
-  /** Sentences of what refuses the start, in the order in which `serve` meets them; it prints the first. */
+  /** Reasons that prevent the start, in the order in which `serve` checks them; `serve` prints the first. */
   readonly refusals: readonly string[];
   readonly device: { readonly kind: string; readonly reason: string; readonly library: string } | null;
   readonly processor: {
@@ -49,16 +52,16 @@ export interface DoctorReport {
     readonly memoryFreeBytes: number;
     readonly instructionSets: readonly { readonly name: Isa; readonly state: IsaState }[];
   } | null;
-  /** Use of GPUs, or the reason for none. */
+  /** GPUs in use, or the reason for none. */
   readonly cuda: string;
   readonly gpus: readonly Gpu[];
-  /** Multiplying library on the GPUs, and why; empty without GPUs. */
+  /** Library that multiplies matrices on the GPUs, with the reason; empty without GPUs. */
   readonly gemm: readonly string[];
-  /** The one model; null if it cannot be planned, and for simulated devices and several models. */
+  /** The server's model; null if it cannot be planned, for simulated devices, and for several models. */
   readonly model: PlannedOne | null;
-  /** Models of a server of several. */
+  /** Models of a multi-model server. */
   readonly models: readonly PlannedModel[];
-  /** Estimate for `model`, of one request alone; null where there is none. */
+  /** Estimated speed of `model` for a single request; null where there is none. */
   readonly speed: SpeedReport | null;
   /** Folder of batch jobs; null if they are not kept. */
   readonly jobsFolder: string | null;
@@ -72,16 +75,16 @@ interface PlannedOne {
   readonly hidden: number;
   readonly vocab: number;
   readonly weightFilesBytes: number;
-  /** Such as "bf16 with weights in Q4_K". */
+  /** Number formats, such as "bf16 with weights in Q4_K". */
   readonly numbers: string;
   readonly engines: string;
   readonly contextTokens: number;
   readonly memory: readonly { readonly name: string; readonly bytes: number; readonly note: string }[];
-  /** Model that drafts, such as "smol-135m, llama in int8"; null: there is none. */
+  /** Draft model, such as "smol-135m, llama in int8"; null for none. */
   readonly draftModel: string | null;
-  /** Sentence about KV pages of GPUs in the host's memory; null if there is nothing to say. */
+  /** Sentence about KV pages of GPUs in host memory; null for none. */
   readonly kvHost: string | null;
-  /** Sentence about KV pages on disk; null if there is nothing to say. */
+  /** Sentence about KV pages on disk; null for none. */
   readonly kvDisk: string | null;
 }
 
@@ -89,21 +92,21 @@ interface SpeedReport extends Omit<ModelSpeed, "ceilings"> {
   readonly readBytesPerSecond: number;
   readonly bf16OperationsPerSecond: number;
   readonly int8OperationsPerSecond: number;
-  /** Tokens of the prompt, and behind which the stream is. */
+  /** Tokens of the prompt, and of the context of a decode step, in the estimate. */
   readonly promptTokens: number;
 }
 
-/** Report on settings that cannot even be read, such as those of a wrong configuration file. */
+/** Report on settings that could not be read, such as those of an invalid configuration file. */
 export async function refusedReport(refusal: string): Promise<DoctorReport> {
   return await reportOf(null, [refusal], { plan: null, models: [] }, false);
 }
 
-/** Opens all parts of a server but its engines, and closes them again. */
+/** Opens all parts of a server except its engines, and closes them again. */
 export async function examine(given: Config, model: string | null): Promise<DoctorReport> {
   const config = namedAsWritten(given, model);
   const found: Found = { plan: null, models: [] };
   const lifecycle = new Lifecycle("loading");
-  // The default folder refuses no start, and is not made here.
+  // An unusable default folder does not prevent a start, and must not be created here.
   const settings: Config = { ...config, data: config.data === "auto" ? "off" : config.data };
   const made = typeof config.data === "object" ? firstMissing(config.data.folder) : null;
   try {
@@ -123,13 +126,13 @@ export async function examine(given: Config, model: string | null): Promise<Doct
   }
 }
 
-/** Plans that the parts made while they opened. */
+/** Plans made while the parts were opened. */
 interface Found {
   plan: ServingPlan | null;
   models: readonly PlannedModel[];
 }
 
-/** Parts of the server. Throws ConfigError for options that exclude each other. */
+/** Parts of the server. Throws ConfigError for incompatible options. */
 function openingFor(config: Config, model: string | null, found: Found, lifecycle: Lifecycle) {
   const dir = model === null ? null : localModelPath(model);
   const several = modelsOf(config, dir);
@@ -144,7 +147,7 @@ function openingFor(config: Config, model: string | null, found: Found, lifecycl
   return severalOpening(config, several, { onModels, modelPath }, lifecycle);
 }
 
-/** Outermost folder of a path that does not exist; null if the path exists. */
+/** Outermost missing folder of a path; null if the path exists. */
 function firstMissing(path: string): string | null {
   if (existsSync(path)) return null;
   const parent = dirname(path);
@@ -192,7 +195,7 @@ async function reportOf(
   };
 }
 
-/** The engine's library; null if it cannot be loaded, which the plan of the model refuses. */
+/** Library of the engine; null if it cannot be loaded. Planning the model then reports why. */
 function libraryOf({ library }: Backend): NativeLibrary | null {
   try {
     return openLibrary(library);
@@ -245,14 +248,14 @@ function speedReport({ ceilings, ...speed }: ModelSpeed): SpeedReport {
   };
 }
 
-/** `name`: that of the default folder; null if it is not known. */
+/** `name`: that of the default folder; null if unknown. */
 function jobsFolderOf(config: Config, name: string | null): string | null {
   const { data } = config;
   if (typeof data === "object") return data.folder;
   return name === null ? null : modelFolder(config, name);
 }
 
-/** Use of GPUs, or the reason for none. */
+/** Describes the GPUs in use, or the reason for none. */
 async function cudaText(backend: Backend | null): Promise<string> {
   if (backend?.kind === "cuda") return `used: ${backend.reason}`;
   const found = await findGpus();
@@ -260,7 +263,7 @@ async function cudaText(backend: Backend | null): Promise<string> {
   return `not used: ${found.reason}`;
 }
 
-/** The library that multiplies matrices on the GPUs, and why. */
+/** Library that multiplies matrices on the GPUs, with the reason. */
 function gemmTexts({ cublaslt, backend }: ServingPlan): string[] {
   if (cublaslt !== null)
     return [

@@ -1,6 +1,6 @@
 /**
- * `bunting doctor`: reports the machine's hardware, the part that the server would use, why it would not use
- * the rest, and how fast it may be.
+ * `bunting doctor`: reports the machine's hardware, which part of it the server would use and why not the
+ * rest, and the expected speed.
  */
 
 import { formatBytes } from "../../gpu/memory.ts";
@@ -18,7 +18,7 @@ import { type DoctorReport, examine, type IsaState, refusedReport } from "./doct
 import type { OptionList } from "./options.ts";
 import { table } from "./table.ts";
 
-/** The settings of `serve`, and the form of the report. */
+/** Settings of `serve`, and the format of the report. */
 export const doctorSettings = Object.freeze({
   ...serverSettings,
   json: flag({ sentence: "Print the report as JSON." }),
@@ -103,7 +103,7 @@ function line(label: string, text: string): string {
   return label.padEnd(16) + text;
 }
 
-/** Lines of which the first has the label. */
+/** Formats lines; the first one has the label. */
 function lines(label: string, texts: readonly string[]): string[] {
   return texts.map((text, index) => line(index === 0 ? label : "", text));
 }
@@ -149,7 +149,7 @@ function rowsTable(rows: NonNullable<DoctorReport["model"]>["memory"]): string {
   );
 }
 
-/** Limits of speed in the words of a sentence. */
+/** Names of the limits, as parts of a sentence. */
 const LIMITS = { memory: "the memory limits it", arithmetic: "arithmetic limits it" } as const;
 
 function speedLines(speed: NonNullable<DoctorReport["speed"]>): string[] {

@@ -1,6 +1,6 @@
 /**
- * Load generator for OpenAI-compatible servers: seeded conversations of a dataset. Sends them as Poisson arrivals
- * (open loop), or from a number of clients that each wait for their answer (closed loop).
+ * Load generator for OpenAI-compatible servers: seeded conversations of a dataset. Sends them as Poisson
+ * arrivals (open loop), or from a number of clients that each wait for their response (closed loop).
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -22,31 +22,31 @@ export interface LoadPlan {
   readonly arrivals:
     | { readonly kind: "poisson"; readonly perSecond: number }
     | { readonly kind: "closed"; readonly clients: number };
-  /** Prompt length, template included, as the server counts it. Approximate to a few tokens. */
+  /** Prompt length with the chat template, as the server counts it. Accurate to a few tokens. */
   readonly promptTokens: number;
   /** Leading part of promptTokens that all requests share. */
   readonly sharedPrefixTokens: number;
   readonly outputTokens: number;
-  /** Ask the server to continue after an end-of-text token, so that every answer has outputTokens. */
+  /** Asks the server to continue after an end-of-text token, so that every completion has outputTokens. */
   readonly ignoreEos: boolean;
   readonly seed: number;
-  /** Absent: all prompts and answers have the lengths above. */
+  /** Absent: all prompts and completions have the lengths above. */
   readonly dataset?: DatasetName;
-  /** Requests of a conversation, for the dataset of that name; absent: 1. */
+  /** Requests per conversation, for the dataset `conversations`; absent: 1. */
   readonly turns?: number;
-  /** Absent: the report tells no goodput. */
+  /** Latency target; absent: the report has no goodput. */
   readonly target?: TimeTarget;
 }
 
 /** Record of one request. Times are milliseconds since the run began. */
 export interface RequestRecord {
   readonly index: number;
-  /** Time at which it was due and sent: arrivals do not wait for one another. */
+  /** Time at which it was due and sent: Poisson arrivals do not wait for one another. */
   readonly sentMs: number;
   readonly endMs: number;
-  /** Time from sending to the first text, thoughts included; null if there was none. */
+  /** Time to first token, reasoning included: from sending to the first text; null if there was none. */
   readonly ttftMs: number | null;
-  /** Gaps between consecutive pieces of text. */
+  /** Inter-token latencies: gaps between consecutive pieces of text. */
   readonly gapsMs: readonly number[];
   readonly usage: Usage | null;
   readonly error: string | null;
@@ -57,9 +57,9 @@ export interface LoadReport {
   readonly seconds: number;
   readonly completed: number;
   readonly failed: number;
-  /** Requests that were under way when the run was stopped. */
+  /** Requests in flight when the run was stopped. */
   readonly unanswered: number;
-  /** Number of occurrences by error message. */
+  /** Number of failures by error message. */
   readonly errors: Readonly<Record<string, number>>;
   readonly promptTokens: number;
   readonly outputTokens: number;
@@ -67,7 +67,7 @@ export interface LoadReport {
   /** Cached prompt tokens / prompt tokens, 0 … 1. */
   readonly cachedShare: number;
   readonly ttftMs: Percentiles | null;
-  /** Time between tokens, as text arrives. */
+  /** Inter-token latency, as text arrives. */
   readonly tbtMs: Percentiles | null;
   /**
    * Time per output token of each request: from first text to end, divided by the tokens after the first.
@@ -96,7 +96,7 @@ export async function runLoad(
 }
 
 /**
- * Runs the plan to its end, or until `signal` aborts; the times of requests unanswered by then are not counted.
+ * Runs the plan to its end, or until `signal` aborts; requests still in flight then have no record.
  * `onProgress` receives the number of requests that ended.
  */
 export async function runLoadRecorded(
@@ -128,7 +128,7 @@ export async function runLoadRecorded(
       }
       records.push(record);
       onProgress(records.length);
-      // A failed turn is left out of the conversation.
+      // A failed request is left out of the conversation.
       if (record.error === null) messages.push({ role: "assistant", content: answer });
       else messages.pop();
     }
@@ -280,7 +280,7 @@ export function summarise(
   };
 }
 
-/** Goodput over the time in which requests were sent; requests without an answer are not good. */
+/** Goodput over the time in which requests were sent; unanswered requests are not good. */
 function goodputIn(
   target: TimeTarget,
   { arrivals }: LoadPlan,

@@ -1,4 +1,4 @@
-/** The model that a command names: its path, after a download if need be. */
+/** Resolves a command's model argument to a path, after a download if necessary. */
 
 import { existsSync } from "node:fs";
 import type { MemoryPlan } from "../../gpu/memory.ts";
@@ -11,7 +11,7 @@ import { cachedModel, readModelName, resolveModel } from "../hub/resolve.ts";
 import { hubSettings } from "../hub/settings.ts";
 import { pullOutput } from "./pull-progress.ts";
 
-/** Path of the model that a server with these settings is to serve; null for the one that comes with Bunting. */
+/** Path of the model to serve; null for the one that comes with Bunting. */
 export async function modelPath(model: string, config: Config): Promise<string>;
 export async function modelPath(model: string | null, config: Config): Promise<string | null>;
 export async function modelPath(model: string | null, config: Config): Promise<string | null> {
@@ -25,13 +25,15 @@ export async function modelPath(model: string | null, config: Config): Promise<s
   }
 }
 
-/** Path of a model that is on this machine; a name that is not in the cache comes back unchanged. */
+/** Path of a local or cached model; returns a name that is not in the cache unchanged. */
 export function localModelPath(model: string): string {
   const published = existsSync(model) ? null : readModelName(model);
   return (published === null ? null : cachedModel(hubSettings().cache, published)) ?? model;
 }
 
-/** The settings with the name that a person wrote as the model's name for clients, where no other is set. */
+/**
+ * Makes the model argument, as the user wrote it, the model's name for clients, unless another name is set.
+ */
 export function namedAsWritten(config: Config, model: string | null): Config {
   if (model === null || config.servedModelName.length > 0 || existsSync(model)) return config;
   const published = readPublishedName(model);
@@ -39,7 +41,10 @@ export function namedAsWritten(config: Config, model: string | null): Config {
   return readModelName(model) === null ? config : { ...config, servedModelName: [model] };
 }
 
-/** Memory plan of a model alone on this machine; null for simulated engines, which load none. */
+/**
+ * Returns a function that plans the memory of a single model on this machine; null for simulated engines,
+ * which load none.
+ */
 export function planOf(config: Config): ((path: string) => Promise<MemoryPlan>) | null {
   const { device } = config;
   if (device.kind === "simulated") return null;

@@ -1,4 +1,4 @@
-/** Progress for people: on a terminal one line that is redrawn, elsewhere a line from time to time. */
+/** Progress for people: one line that is redrawn on a terminal, a line from time to time elsewhere. */
 
 import { formatBytes } from "../../gpu/memory.ts";
 import type { LoadStage } from "../../gpu/native/open.ts";

@@ -1,4 +1,4 @@
-/** `bunting pull`: brings a published model to the cache, or the newest state of one that is there. */
+/** `bunting pull`: downloads a published model to the cache, or updates one that is there. */
 
 import { flag, makeConfig, type Values } from "../config.ts";
 import { HubError } from "../hub/hub-error.ts";

@@ -1,14 +1,17 @@
-/** Environment variables that name no setting, although they seem to. */
+/** Detects environment variables that look like settings but set nothing. */
 
 import type { Command } from "commander";
 import { closestTo } from "../closest.ts";
 
 const PREFIX = "BUNTING_";
-/** Letters of a variable's name that may be wrong; of a short one, one: other programs may have such variables. */
+/** Maximum wrong letters of a misspelled variable; one for short names, which other programs may use. */
 const WRONG_MAX = 2;
 const SHORT = 3;
 
-/** Returns a sentence about a variable that sets nothing: a misspelled one, or that of a switch; null: none. */
+/**
+ * Returns a sentence about a variable that sets nothing (misspelled, or named after a switch); null if there
+ * is none.
+ */
 export function variableProblem(program: Command, env: Readonly<Record<string, unknown>>): string | null {
   const options = program.commands.flatMap((command) => command.options);
   const known = options.flatMap(({ envVar }) => envVar?.slice(PREFIX.length) ?? []);

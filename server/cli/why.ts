@@ -1,4 +1,4 @@
-/** `bunting why`: shows where the time of a request went, or lists the slowest requests of a server. */
+/** `bunting why`: shows where a request's time went, or lists the slowest requests of a server. */
 
 import { type Cause, causes, type Phase } from "../../scheduler/explain/causes.ts";
 import { serverSettings, text, type Values } from "../config.ts";
@@ -22,7 +22,7 @@ export const whyOptions: OptionList<typeof whySettings> = {
   headings: { url: "Server:" },
 };
 
-/** Requests in a list. */
+/** Requests in the list. */
 const LISTED = 20;
 
 /** Shows the request of this id; null: lists the slowest ones. Resolves to the exit code. */

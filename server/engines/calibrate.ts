@@ -2,13 +2,13 @@ import type { NativeModel } from "../../gpu/native/open.ts";
 import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 import { type Bench, growing, LEAST_MS, oneToken, roomOf, shapeOfTrial, timeStep } from "./trial.ts";
 
-/** Number of rows that the kernels compute together, and tokens of the shortest prompt to time. */
+/** Rows that the kernels compute together, and tokens of the shortest prompt to time. */
 const TILE_TOKENS = 16;
-/** A prompt is timed once it takes this many times as long as one token: it then shows what a token costs. */
+/** Calibration stops at the first prompt that takes this many times as long as one token. */
 const PROMPT_TIMES = 4;
-/** Time to draw a sequence's token, in times of a prompt token. */
+/** Time to sample a sequence's token, as a multiple of a prompt token's time. */
 const SEQUENCE_TOKENS = 0.5;
-/** Time of an attention operation, in times of an operation of a matrix that is rounded to integers. */
+/** Time of an attention operation, as a multiple of that of an operation with quantized weights. */
 const ATTENTION_TIMES = 8;
 
 /** Sizes of a model, from which the costs of contexts follow. */
@@ -29,7 +29,7 @@ export function calibrate(bench: Bench, model: ModelSizes): LinearCost {
   }
   const tokenMs = Math.max(LEAST_MS, (promptMs - oneMs) / Math.max(1, promptTokens - 1));
   const sequenceMs = SEQUENCE_TOKENS * tokenMs;
-  // A token multiplies every weight once, and every pair hidden × layers numbers twice.
+  // A token multiplies every weight once; a (query, key) pair multiplies hidden × layers numbers twice.
   const pairMs = (ATTENTION_TIMES * tokenMs * model.hiddenSize * model.layers) / model.weightBytes;
   // A decode reads all weights, and a few more bytes for each token of its context.
   const contextMs = (oneMs * model.pageBytes) / spec.pageTokens / model.weightBytes;
@@ -37,7 +37,7 @@ export function calibrate(bench: Bench, model: ModelSizes): LinearCost {
   return linearCost(stepMs, tokenMs, TILE_TOKENS, { sequenceMs, pairMs, contextMs });
 }
 
-/** Scales costs that an earlier start kept to the speed of the device at the moment, by one token. */
+/** Scales costs from an earlier start to the device's present speed, by the time of one token. */
 export function atSpeedOf(bench: Bench, kept: LinearCost): LinearCost {
   const oneMs = Math.min(timeStep(bench, oneToken), timeStep(bench, oneToken));
   return kept.times(oneMs / kept.stepMs(shapeOfTrial(oneToken)));

@@ -1,4 +1,4 @@
-/** Plan of a draft model beside the model that it drafts for. */
+/** Checks and plans a draft model for speculative decoding beside its target model. */
 
 import { PAGE_TOKENS, servedShape } from "../../gpu/native/open.ts";
 import type { ComputeOptions, EngineLimits, NativeLibrary } from "../../gpu/native.ts";
@@ -19,10 +19,13 @@ export interface DraftPlan {
   readonly packedFolders: readonly string[];
 }
 
-/** Tokens by which one vocabulary may be longer, as a share of the other: rows that pad an embedding. */
+/**
+ * Maximum difference of the two vocabulary sizes as a share of the target's: embeddings may have padding
+ * rows.
+ */
 const LONGER_SHARE = 0.01;
 
-/** Throws ConfigError if the choice of drafts and the draft model do not go together. */
+/** Throws ConfigError if `--speculate` and `--draft-model` contradict each other. */
 export function expectDraftChoice({ speculate, draftModel }: Pick<Config, "speculate" | "draftModel">): void {
   if (draftModel === null && speculate === "draft")
     throw new ConfigError(
@@ -34,7 +37,7 @@ export function expectDraftChoice({ speculate, draftModel }: Pick<Config, "specu
     );
 }
 
-/** The settings with the path of the draft model, if one is named. */
+/** Replaces the name of the draft model, if one is named, by its path. */
 export async function withDraftPath(
   config: Config,
   pathOf: (model: string, config: Config) => Promise<string> | string,
@@ -43,7 +46,7 @@ export async function withDraftPath(
   return draftModel === null ? config : { ...config, draftModel: await pathOf(draftModel, config) };
 }
 
-/** Opens the draft model of a server; null: it has none. Throws ConfigError if it cannot draft for the model. */
+/** Opens the draft model; null if none is configured. Throws ConfigError if it cannot draft for `target`. */
 export function openDraftModel(
   config: Pick<Config, "speculate" | "draftModel">,
   target: ModelFolder,
@@ -69,7 +72,7 @@ export function openDraftModel(
   return draft;
 }
 
-/** First token in which two vocabularies differ, in words; null: there is none. */
+/** Describes the first token in which the vocabularies differ; null if they agree. */
 export function differentToken(target: Tokenizer, draft: Tokenizer): string | null {
   const both = Math.min(target.vocabSize, draft.vocabSize);
   const textOf = (tokenizer: Tokenizer, token: number): string =>
@@ -84,7 +87,7 @@ export function differentToken(target: Tokenizer, draft: Tokenizer): string | nu
     : `it has no token ${both}, and the model's is ${textOf(target, both)}`;
 }
 
-/** Sizes of a draft model. `contextMax`: of the model. */
+/** Plans the sizes of a draft model. `contextMax`: context of the target model, in tokens. */
 export function planDraft(
   library: NativeLibrary,
   folder: ModelFolder,
@@ -97,7 +100,7 @@ export function planDraft(
   return { folder, compute, shape, weightBytes, pageBytes, packedFolders: packedFolders(weightBytes) };
 }
 
-/** Workspace of a draft model in an engine with these limits; 0 for none. */
+/** Workspace bytes of a draft model in an engine with these limits; 0 without a draft model. */
 export function draftWorkspace(
   library: NativeLibrary,
   draft: DraftPlan | null,

@@ -6,12 +6,12 @@ import type { StoreCounts } from "../kv-disk/store-counts.ts";
 import { NativePlaces } from "../kv-host/native-places.ts";
 import type { EngineStart } from "./protocol.ts";
 
-/** Lower tiers of an engine, on its thread: the host's memory, the disk, or the one above the other. */
+/** Lower KV cache tiers of an engine, on its thread: host memory, disk, or host memory above the disk. */
 export interface EngineTier {
   readonly tier: LowerTier;
-  /** Names the device whose pages they keep. Throws NativeError if there is no memory for them. */
+  /** Attaches the device that holds the pages. Throws NativeError if the host memory cannot be allocated. */
   attach(device: EngineMemory): void;
-  /** Takes answers of the tiers' threads. */
+  /** Handles the replies of the tiers' threads. */
   receive(): void;
   /** Ends the threads. Call it before the device is closed. */
   close(): void;
@@ -19,16 +19,16 @@ export interface EngineTier {
 
 type EngineMemory = Parameters<DiskTier["attach"]>[0] & Parameters<NativePlaces["attach"]>[0];
 
-/** Receives counts since the last call. */
+/** Receives counts since the last call of the same kind. */
 export interface TierEvents {
   onDisk(counts: Readonly<StoreCounts>): void;
   onHost(counts: Readonly<HostCounts>): void;
 }
 
-/** Shortest time between two counts of the host's memory. */
+/** Minimum interval between two calls of `onHost`. */
 const COUNT_MS = 1000;
 
-/** Starts the tiers' threads, while the engine loads; null: it has no tier. */
+/** Starts the tiers' threads, which initialise while the engine loads; null if no tier is configured. */
 export function openTier(
   { setup: { device }, engine, doorbell }: Pick<EngineStart, "setup" | "engine" | "doorbell">,
   { onDisk, onHost }: TierEvents,
@@ -38,7 +38,7 @@ export function openTier(
   const disk = diskSetup ? new DiskTier(diskSetup, engine, doorbell, onDisk) : null;
   if (!hostSetup) return disk === null ? null : alone(disk);
   const places = new NativePlaces(hostSetup, engine, doorbell);
-  // Without a disk nobody else sees the ids, and the memory ends with the engine.
+  // Without a disk the ids stay in this process, so they need neither identity nor secret.
   const ids = disk?.ids ?? new PageIds("", hostSetup.pageTokens, null);
   const tier = new HostTier(places, ids, disk);
   let told = tier.counts;
@@ -65,7 +65,7 @@ export function openTier(
       if (counts.stored + counts.read + counts.dropped > 0) onHost(counts);
     },
     close: () => {
-      disk?.close(); // it reads the places
+      disk?.close(); // its thread reads host memory
       places.close();
     },
   };

@@ -1,7 +1,7 @@
 /**
- * File of a device's step costs, kept for the next start as served steps taught them. There is one per
- * processor or GPU and per set of compute options. A damaged file, or one of other weights or kernels, is
- * ignored. Users may delete it at any time.
+ * File of a device's step costs as estimated from served steps, with which the next start begins. There is
+ * one per processor or GPU and per set of compute options. A damaged file, or one of other weights or
+ * kernels, is ignored. Users may delete it at any time.
  */
 import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import type { PackedPlace } from "../../gpu/native/packed-cache.ts";

@@ -7,9 +7,10 @@ import { AWAITED, RINGS, STOPPED } from "./protocol.ts";
 /**
  * Loop of an engine's thread. A turn delivers the device's result, if there is one, receives messages and
  * starts a step. The loop then blocks until the step is computed, or sleeps until `bell` rings. It never
- * returns to the thread's event loop. `beforeTurn` may call the engine. `beforeSleep` returns the milliseconds
- * after which it wants to be called again, infinite for none. A step that gives way is aborted when an awaited message arrives. The clock drives
- * a device that is not hosted (the simulated one).
+ * returns to the thread's event loop. `beforeTurn` may call the engine. `beforeSleep` returns the
+ * milliseconds after which it wants to be called again, infinite for none. An abortable step of offline work
+ * is aborted when an awaited message arrives. The clock drives a device that is not hosted (the simulated
+ * one).
  *
  * Returns when stopped. A step in flight is computed to its end; its result is dropped.
  */

@@ -23,11 +23,11 @@ import { oneToken, timeStep } from "./trial.ts";
 
 export interface OpenedDevice {
   readonly device: Device;
-  /** Memory of its pages; null for a simulated device. */
+  /** Device memory that holds the KV pages; null for a simulated device. */
   readonly memory: NativeDevice | null;
   /** Initial cost model, before the first real step. */
   readonly costs: LinearCost;
-  /** Keeps the costs that served steps taught, for the next start. */
+  /** Stores the costs estimated from served steps, for the next start. */
   keepCosts(learnt: LinearCost): void;
   /** Time to load the model, and of the first steps, which warm up and show the device's speed. */
   readonly times: StartTimes;
@@ -110,7 +110,7 @@ function openModels(library: NativeLibrary, setup: NativeSetup, onLoad: LoadList
   }
 }
 
-/** The model, with its head if the engine drafts by it. */
+/** Opens the model folder, with the model's own draft head if the engine drafts with it. */
 function folderOf({ folder, ropeScaling, limits, draft }: NativeSetup): ModelFolder {
   const hasHead = limits.draftsMax !== undefined && !draft;
   return openModelFolder(folder, ropeScaling, hasHead ? "required" : "none");
@@ -118,7 +118,7 @@ function folderOf({ folder, ropeScaling, limits, draft }: NativeSetup): ModelFol
 
 /**
  * Step costs: those of the first engine if this device is of the same kind, else those that an earlier start
- * learnt, at the device's present speed. Else an estimate from a few steps.
+ * stored, scaled to the present speed. Else an estimate from a few steps.
  */
 function costsOf(
   setup: NativeSetup,

@@ -21,10 +21,10 @@ export type PackedMessage =
       readonly badWords: Int32Array;
     };
 
-/** Lists shorter than this are copied unchanged. */
+/** A message whose lists are all shorter than this is sent unpacked. */
 const SHORT = 64;
 
-/** Encodings by list; choices of a request share their lists. */
+/** Packed lists by original list: the choices of a request share their lists. */
 const packedTokens = new WeakMap<readonly TokenId[], Int32Array>();
 const packedBiases = new WeakMap<Bias, Float64Array>();
 const packedWords = new WeakMap<Words, Int32Array>();

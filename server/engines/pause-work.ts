@@ -1,9 +1,9 @@
-/** Milliseconds of work in a pause, after which messages are read again. */
+/** Milliseconds of work per piece, after which the engine reads its messages. */
 const PIECE_MS = 1;
-/** Rest after a piece, in times of its length: engines of other models may compute on the same cores. */
+/** Rest after a piece, as a multiple of its duration: engines of other models may need the same cores. */
 const RESTS = 4;
 
-/** Work that an engine does in pieces while it has no steps. Each piece delays a message by little. */
+/** Background work of an idle engine, in pieces so short that a message hardly waits. */
 export class PauseWork {
   #work: Iterator<void> | null;
   readonly #now: () => number;

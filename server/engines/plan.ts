@@ -159,13 +159,13 @@ export function planServing(
   };
 }
 
-/** Tokens that a model's head, and a draft model, drafts behind a draw at most. */
+/** Maximum tokens that a model's own head, or a draft model, drafts after a sampled token. */
 const HEAD_DRAFTS_MAX = 4;
 const MODEL_DRAFTS_MAX = 8;
 
 /**
- * Opens a model with its head that drafts tokens, where `--speculate` asks for it or leaves it to the model.
- * A draft model takes its place. Throws ConfigError if it asks in vain.
+ * Opens a model with its own draft (MTP) head: required for `--speculate mtp`, used if present for `auto`
+ * without a draft model. Throws ConfigError if `mtp` was requested and there is no such head.
  */
 function openWithHead(
   { speculate, draftModel, ropeScaling }: Pick<Config, "speculate" | "draftModel" | "ropeScaling">,
@@ -198,7 +198,7 @@ function draftOf(
 ): DraftPlan | null {
   const folder = openDraftModel(config, target, backend.gpus !== null);
   if (folder === null) return null;
-  // Keys and values that are to be in fewer bits go with bf16, in which a model in f32 is not computed.
+  // Quantized keys and values need bf16; a draft model computed in f32 has plain ones.
   const kv = chooseCompute(config, folder) === "f32" ? "plain" : config.kv;
   const compute = planCompute({ ...config, kv }, backend, folder, machine);
   return planDraft(
@@ -257,8 +257,8 @@ interface Sizes extends ReturnType<NativeLibrary["modelPlan"]>, ReturnType<Nativ
 }
 
 /**
- * Chooses an engine's limits and gets its sizes. `meansAll`: mean pooling needs the hidden state of each
- * token. `freeBytes`: free memory per engine.
+ * Chooses an engine's limits and gets its sizes. `meansAll`: the step returns the hidden state of each token,
+ * for mean pooling. `freeBytes`: free memory per engine.
  */
 function planSizes(
   config: Config,
@@ -298,10 +298,10 @@ function planSizes(
   return { cublaslt, ...(gpus === null ? plan() : onGpu(`--device ${kind}: `, "; use --device cpu", plan)) };
 }
 
-/** Rows of a step with one sequence: drafts need several. */
+/** Minimum of sampled rows in a step, so that an engine of few sequences can verify several drafts. */
 const DRAWS_MIN = 24;
 
-/** Tokens of a step at most: an encoder computes a text in one step. */
+/** Maximum tokens of a step: an encoder computes a whole text in one step. */
 export function stepTokensFor(
   { stepTokens }: Pick<Config, "stepTokens">,
   { config }: Pick<ModelFolder, "config">,

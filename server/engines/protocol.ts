@@ -21,15 +21,15 @@ interface NativeSetup {
   readonly library: string;
   /** Path of the model folder. */
   readonly folder: string;
-  /** JSON of a scaling of positions in place of the model's own; absent or null: that. */
+  /** RoPE scaling as JSON in place of the model's own; absent or null: the model's own. */
   readonly ropeScaling?: string | null;
   readonly model: NativeModelOptions;
-  /** Draft model: its path, and its options; absent or null: none. */
+  /** Draft model: path and options; absent or null: none. */
   readonly draft?: { readonly folder: string; readonly model: NativeModelOptions } | null;
   readonly limits: EngineLimits;
   /** KV pages on disk; absent or null: none. */
   readonly disk?: KvDiskSetup | null;
-  /** KV pages in the host's memory; absent or null: none. */
+  /** KV pages in host memory; absent or null: none. */
   readonly host?: KvHostSetup | null;
 }
 
@@ -74,8 +74,8 @@ export interface EngineSetup {
 }
 
 /**
- * First message of the inbox: token texts in shared memory; null if no sequence is constrained. A thread loads
- * weights before it needs them, so they come when they are made.
+ * First message of the inbox: token texts in shared memory; null if no sequence is constrained. They are sent
+ * once they are made, since a thread loads weights before it needs them.
  */
 export type VocabularyMessage = Vocabulary | null;
 
@@ -93,7 +93,7 @@ export interface EngineStart {
   readonly inbox: MessagePort;
   /**
    * Three shared 32-bit words. `RINGS` rises with every message; an idle engine sleeps on it. `STOPPED` is 1
-   * when the thread must end. `AWAITED` is 1 when a message has arrived for which batch work gives way.
+   * when the thread must end. `AWAITED` is 1 when a message has arrived for which offline work is aborted.
    */
   readonly doorbell: SharedArrayBuffer;
 }
@@ -132,11 +132,11 @@ export type WorkerMessage =
       readonly costs: OnlineState;
       readonly times: StartTimes;
     }
-  /** `costs`: the learnt cost model, sent once a second. */
+  /** `costs`: state of the cost model, sent once a second; null in between. */
   | { readonly kind: "report"; readonly report: EngineReport; readonly costs: OnlineState | null }
   /** Counts of the KV pages on disk since the last such message. */
   | { readonly kind: "disk"; readonly counts: Readonly<StoreCounts> }
-  /** Counts of those in the host's memory since the last such message. */
+  /** Counts of KV pages in host memory since the last such message. */
   | { readonly kind: "host"; readonly counts: Readonly<HostCounts> }
   /** Answer to an `InspectMessage`. */
   | { readonly kind: "cache"; readonly snapshot: CacheSnapshot; readonly owner: SnapshotRequest["owner"] }

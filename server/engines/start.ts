@@ -36,7 +36,7 @@ export interface EnginesConfig {
   readonly policy: ServedPolicy;
   /** Engine options that override the policy's. */
   readonly options: PlainEngineOptions;
-  /** Facts of the model's text, which may come while the weights load; absent: none. */
+  /** Facts of the model's text, which may resolve while the weights load; absent: none. */
   readonly facts?: Promise<TextFacts>;
   /** Path of the recording; null: none. */
   readonly record: string | null;
@@ -58,7 +58,7 @@ export interface EnginesEvents {
   onPlacement?(sequence: SequenceId, placement: Placement): void;
   /** Counts of the engine's KV pages on disk since the last call. */
   onDisk?(engine: EngineId, counts: Readonly<StoreCounts>): void;
-  /** Counts of those in the host's memory since the last call. */
+  /** Counts of the engine's KV pages in host memory since the last call. */
   onHost?(engine: EngineId, counts: Readonly<HostCounts>): void;
   /** Snapshot of the engine's prefix cache, after `inspect` with the same owner. */
   onCache?(engine: EngineId, snapshot: CacheSnapshot, owner: SnapshotRequest["owner"]): void;
@@ -89,8 +89,8 @@ export interface RunningEngines {
 
 /**
  * Starts the engines and resolves when all are ready. The first engine loads the model and shares it. If one
- * cannot start, or the facts are not known in the end, all stop and the promise rejects with the reason. Calls `observe` once, before it delivers
- * any event.
+ * cannot start, or `facts` rejects, all stop and the promise rejects with the reason. Calls `observe` once,
+ * before it delivers any event.
  */
 export async function startEngines(
   config: EnginesConfig,

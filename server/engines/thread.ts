@@ -45,9 +45,9 @@ export class EngineThread implements EngineLink {
   #silence: ReturnType<typeof setTimeout> | undefined;
 
   /**
-   * `vocabulary` may come while the thread loads; if it never comes, the caller stops the thread.
-   * `onNews` is not called after the engine is lost or the thread has ended. A start of which nothing is heard
-   * for `silenceMs` has failed; its thread is left behind.
+   * `vocabulary` may resolve while the thread loads; if it never does, the caller stops the thread. `onNews`
+   * is not called after the engine is lost or the thread has ended. A start fails after `silenceMs` without a
+   * message, and its thread is abandoned.
    */
   constructor(
     workerUrl: string,
@@ -142,7 +142,7 @@ function deviceName({ engine, setup: { device } }: Pick<EngineStart, "engine" | 
   return device.kind === "gpu" ? `GPU ${device.gpus[engine]}` : "the engine";
 }
 
-/** True if the message concerns a sequence for which the engine aborts a batch-only step. */
+/** True if the message concerns a sequence for which the engine aborts a step of offline work. */
 function isAwaited(message: EngineMessage): boolean {
   if (message.kind === "submit") return !objectives[message.sequence.service.objective].isOffline;
   return message.kind === "raise" && !objectives[message.service.objective].isOffline;

@@ -9,7 +9,9 @@ import {
 } from "../../scheduler/core.ts";
 import type { StepShape } from "../../scheduler/cost/cost-model.ts";
 
-/** Step to measure: `sequences` ≥ 1, each of which computes `tokens` ≥ 1 after `context` cached tokens. */
+/**
+ * Step to measure: `sequences` ≥ 1, each of which computes `tokens` ≥ 1 after `context` ≥ 0 cached tokens.
+ */
 export interface Trial {
   readonly sequences: number;
   readonly tokens: number;
@@ -30,7 +32,7 @@ export function roomOf({ spec }: HostedDevice): number {
   return Math.min(spec.contextMax, spec.pages * spec.pageTokens);
 }
 
-/** Step shape of a trial for the cost model. */
+/** Shape of the trial's step, for the cost model. */
 export function shapeOfTrial({ sequences, tokens, context }: Trial): StepShape {
   if (tokens === 1 && context > 0)
     return { prompts: [], decodes: sequences, decodeContext: sequences * context };
@@ -39,12 +41,12 @@ export function shapeOfTrial({ sequences, tokens, context }: Trial): StepShape {
 }
 
 /**
- * Milliseconds, more than 0, of a step that computes a trial and draws a token for each of its sequences. The
- * pages that it writes belong to no sequence and are never read. Throws if the device cannot compute.
+ * Milliseconds, more than 0, of a step that computes a trial and samples a token for each of its sequences.
+ * The pages that it writes belong to no sequence and are never read. Throws if the device cannot compute.
  */
 export function timeStep({ device, nowMs }: Bench, { sequences, tokens, context }: Trial): number {
   const { states, draftModel } = device.spec;
-  // A draft model reads prompts alone, as it does beside served steps.
+  // The draft model computes prompts but no single tokens, as in served steps.
   const isRead = draftModel === undefined || tokens > 1;
   const length = Math.ceil((context + tokens) / device.spec.pageTokens);
   const [sampling, afterIndex] = [greedySampling, tokens - 1];
@@ -70,7 +72,7 @@ export function timeStep({ device, nowMs }: Bench, { sequences, tokens, context 
   return Math.max(LEAST_MS, nowMs() - startMs);
 }
 
-/** The state of a sequence whose context was never computed: what its slot holds. */
+/** Recurrent state of a trial. With context, its contents do not matter: the slot's present ones are used. */
 function stateOf(slot: StateSlot, context: number): ChunkState {
   return { slot, from: context === 0 ? null : slot, saves: [] };
 }

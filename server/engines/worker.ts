@@ -77,7 +77,7 @@ function runEngine(start: EngineStart, tier: EngineTier | null): void {
       }
     },
     report: (report, learnt) => {
-      tellRecorded(recorded); // before the report that it led to
+      tellRecorded(recorded); // recorded inputs come before the report that they led to
       tell({ kind: "report", report, costs: learnt === null ? null : costs.state() });
     },
   };

@@ -22,11 +22,14 @@ import { withLock } from "./lock.ts";
 import type { FileReader } from "./ranges.ts";
 
 const PIECE_BYTES = 1 << 20;
-/** Bytes after which content goes to the disk while more arrives, so that little is left at the end. */
+/**
+ * Bytes written between two flushes to the disk, which run while more arrives; little is left to flush at the
+ * end.
+ */
 const FLUSH_BYTES = 64 << 20;
 const flush = promisify(fdatasync);
 
-/** Is told of bytes that are in the cache, and of those that arrive from the hub. */
+/** Receives numbers of bytes: of those found in the cache, and of those that arrive from the hub. */
 export type OnDone = (bytes: number, from: "cache" | "hub") => void;
 
 /** Path of a file's content in the cache. */
@@ -34,18 +37,18 @@ export function blobPath(cache: string, repository: string, { hash }: HubFile): 
   return join(repositoryFolder(cache, repository), "blobs", hash.hex);
 }
 
-/** True if the content is in the cache. It got its name after its hash was found right. */
+/** True if the content is in the cache. A file gets this name only after its hash was checked. */
 export function hasBlob(path: string, bytes: number): boolean {
   return statSync(path, { throwIfNoEntry: false })?.size === bytes;
 }
 
-/** Bytes of the content that are still to be fetched. */
+/** Bytes that remain to be fetched. */
 export function missingBytes(path: string, bytes: number): number {
   if (hasBlob(path, bytes)) return 0;
   return bytes - Math.min(bytes, statSync(`${path}.incomplete`, { throwIfNoEntry: false })?.size ?? 0);
 }
 
-/** Brings a file's content to the cache. */
+/** Downloads a file's content to the cache, unless it is there. */
 export async function fetchBlob(
   cache: string,
   repository: string,
@@ -63,7 +66,7 @@ export async function fetchBlob(
     const part = `${path}.incomplete`;
     const keptBytes = await fill(part, reader, signal, onDone);
     if (keptBytes === 0) throw wrongHash(file);
-    // The bytes of an earlier download were faulty; this one begins anew.
+    // The earlier download was damaged and is removed; the file is fetched from the start.
     if (keptBytes !== null && (await fill(part, reader, signal, () => {})) !== null) throw wrongHash(file);
     renameSync(part, path);
   });
@@ -75,8 +78,8 @@ function wrongHash({ path, hash }: HubFile): HubError {
 }
 
 /**
- * Completes the file and checks its hash. Returns null if it is right. Else removes the file and returns how
- * many bytes of an earlier download it began with.
+ * Completes the file and checks its hash. Returns null if the hash is right. Otherwise removes the file and
+ * returns how many bytes of an earlier download it began with.
  */
 async function fill(
   part: string,
@@ -103,7 +106,7 @@ async function fill(
     }
     if (at === bytes && hash.digest("hex") === wanted.hex) {
       ftruncateSync(descriptor, bytes);
-      // The content reaches the disk before its name does.
+      // The content must reach the disk before its final name does.
       await disk.end();
       return null;
     }
@@ -115,7 +118,7 @@ async function fill(
   }
 }
 
-/** Sends written content to the disk, one flush at a time. */
+/** Flushes written content to the disk, one flush at a time. */
 class WriteBehind {
   readonly #descriptor: number;
   #unflushedBytes = 0;
@@ -145,7 +148,9 @@ class WriteBehind {
     await this.#flushing;
   }
 
-  /** Flushes the rest. Throws if any content could not be written: the system reports a loss only once. */
+  /**
+   * Flushes the rest. Throws if any content could not be written: the system reports such an error only once.
+   */
   async end(): Promise<void> {
     await this.idle();
     if (this.#failure !== null) throw this.#failure;
@@ -153,7 +158,7 @@ class WriteBehind {
   }
 }
 
-/** Reads the bytes of an earlier download, at most `bytes`; returns their number. */
+/** Hashes an earlier download, at most `bytes` of it; returns how many bytes it has. */
 async function hashStart(
   descriptor: number,
   bytes: number,

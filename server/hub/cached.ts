@@ -1,4 +1,4 @@
-/** Models in the cache: what is there, and the removal of what is not wanted any more. */
+/** Lists and removes models in the cache. */
 
 import { lstatSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -15,11 +15,11 @@ export interface CachedModel {
   /** Name as a user writes it. */
   readonly name: string;
   readonly bytes: number;
-  /** Bytes of downloads that were stopped. */
+  /** Bytes of unfinished downloads. */
   readonly incompleteBytes: number;
   /** Folder or GGUF file. */
   readonly path: string;
-  /** Last time that a file was written or read, as far as the file system notes it. */
+  /** Last time that a file was written or read, as far as the file system records it. */
   readonly usedMs: number;
 }
 
@@ -31,7 +31,7 @@ interface SnapshotFile {
   readonly usedMs: number;
 }
 
-/** Models of every snapshot in the cache, the last used one first. */
+/** Models of every snapshot in the cache, most recently used first. */
 export function listCached(cache: string): readonly CachedModel[] {
   return foldersIn(cache)
     .flatMap((folder) => {

@@ -1,4 +1,7 @@
-/** Choice of a repository's files that serve a model: safetensors with their descriptions, or one GGUF file. */
+/**
+ * Chooses the files of a repository that make up a model: safetensors with their JSON files, or one GGUF
+ * file.
+ */
 
 import { formatBytes } from "../../gpu/memory.ts";
 import { HubError } from "./hub-error.ts";
@@ -8,7 +11,7 @@ type Sized = Pick<HubFile, "path" | "bytes">;
 
 export const INDEX = "model.safetensors.index.json";
 const SINGLE = "model.safetensors";
-/** Maximum bytes of a description, far above any tokenizer. */
+/** Maximum bytes of a configuration or tokenizer file, far above any real one. */
 const DESCRIPTION_BYTES_MAX = 128 << 20;
 
 /**
@@ -24,7 +27,7 @@ export function descriptionsOf<File extends Sized>(files: readonly File[]): read
   );
 }
 
-/** Weight files of a folder; null if they are those that an index names, which is not read yet. */
+/** Weight files of a folder; null if an index file names them, which must be read first. */
 export function weightsOf<File extends Sized>(
   files: readonly File[],
   shards: ReadonlySet<string> | null,
@@ -47,7 +50,7 @@ export function hasSafetensors(files: readonly Sized[]): boolean {
 
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/;
 
-/** GGUF models of a repository, each with all its parts in order. Projectors of images are left out. */
+/** GGUF models of a repository, each with all its parts in order, without image projectors (mmproj). */
 export function ggufModels<File extends Sized>(files: readonly File[]): readonly (readonly File[])[] {
   const models = new Map<string, File[]>();
   for (const file of files) {
@@ -98,7 +101,7 @@ export function chooseGguf<File extends Sized>(
   throw new HubError(`${problem}; name one:\n${choices.join("\n")}`);
 }
 
-/** Quant in the name of a GGUF file: "Q4_K_M", "BF16"; null if there is none. */
+/** Quant in the name of a GGUF file, such as "Q4_K_M" or "BF16"; null if there is none. */
 export function quantOf(path: string): string | null {
   const stem = path.replace(PART, "").replace(/\.gguf$/, "");
   return /[-._/]((?:UD-)?(?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*|TQ\d_\d))$/i.exec(stem)?.[1] ?? null;

@@ -1,25 +1,25 @@
 /**
- * Requests to the hub. Redirects are followed here, one by one, so that the token goes to the hub's own
- * origin and nowhere else. Failures that may pass are repeated.
+ * Sends requests to the hub. Follows redirects itself, one by one, so that only the hub's own origin receives
+ * the token. Retries after transient failures.
  */
 
 import { HubError } from "./hub-error.ts";
 import type { HubSettings } from "./settings.ts";
 
 export interface HubLimits {
-  /** Attempts in a row without a new byte, the first one included. */
+  /** Consecutive attempts without a new byte, including the first. */
   readonly attempts: number;
-  /** Pause before the second attempt; doubles for each further one. */
+  /** Pause before the second attempt, doubled before each further one. */
   readonly pauseMs: number;
-  /** Longest pause, also when the hub asks for a longer one. */
+  /** Longest pause, even if the hub asks for a longer one. */
   readonly pauseMsMax: number;
-  /** Longest silence of a connection. */
+  /** Maximum time without data on a connection. */
   readonly stallMs: number;
   /** Bytes per Range request. */
   readonly partBytes: number;
   /** Concurrent Range requests. */
   readonly connections: number;
-  /** Bytes of a weight file's start that are fetched first, for a plan. */
+  /** Bytes fetched first from the start of a weight file, to plan the model. */
   readonly headBytes: number;
 }
 
@@ -34,12 +34,12 @@ export const defaultHubLimits: HubLimits = Object.freeze({
 });
 
 const REDIRECTS_MAX = 5;
-/** Maximum bytes of an answer of the API. */
+/** Maximum bytes of an API response. */
 const ANSWER_BYTES_MAX = 32 << 20;
 
-/** Failure that may pass. */
+/** Transient failure, after which a request is retried. */
 export class PassingFailure extends Error {
-  /** Pause that the hub asks for; null for none. */
+  /** Pause that the hub asks for (Retry-After); null for none. */
   readonly retryAfterMs: number | null;
 
   constructor(message: string, retryAfterMs: number | null = null) {
@@ -52,7 +52,7 @@ export class HubClient {
   readonly settings: HubSettings;
   readonly limits: HubLimits;
   readonly #origin: string;
-  /** True once anything was answered: from then on, failures to connect may pass. */
+  /** True after the first response: from then on, failures to connect count as transient. */
   #isReached = false;
 
   constructor(settings: HubSettings, limits: HubLimits = defaultHubLimits) {
@@ -87,7 +87,7 @@ export class HubClient {
     throw new HubError(`${this.settings.endpoint} redirects more than ${REDIRECTS_MAX} times in a row.`);
   }
 
-  /** Reads a JSON answer of bounded size, and the address of the next page. */
+  /** Reads a JSON response of bounded size, and the address of the next page (null for none). */
   async json(
     address: string,
     signal: AbortSignal,
@@ -106,7 +106,7 @@ export class HubClient {
     });
   }
 
-  /** Pieces of a body. Throws PassingFailure if it breaks off, or is silent for too long. */
+  /** Pieces of a body. Throws PassingFailure if the connection breaks, or sends nothing for too long. */
   async *pieces(response: Response, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     const reader = response.body?.getReader();
     if (reader === undefined) return;
@@ -123,7 +123,10 @@ export class HubClient {
     }
   }
 
-  /** Repeats the work while its failures may pass. `advanced`: returns true if the last attempt got further. */
+  /**
+   * Retries the work after transient failures. `advanced`: returns true if the last attempt received new
+   * bytes.
+   */
   async retrying<Value>(
     signal: AbortSignal,
     work: () => Promise<Value>,
@@ -153,7 +156,7 @@ export class HubClient {
           redirect: "manual",
           headers: {
             "user-agent": "bunting",
-            // Ranges count bytes of the file, not of a compressed form.
+            // Ranges must count bytes of the file itself, not of a compressed form.
             "accept-encoding": "identity",
             ...headers,
             ...(token !== null && isHub ? { authorization: `Bearer ${token}` } : {}),
@@ -241,7 +244,7 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Name for people of what an address has: a model, or the address itself. */
+/** Name for error messages: the model that an address belongs to, else the address. */
 function subjectOf(host: string, pathname: string): string {
   const [, name, revision] =
     /^\/api\/models\/([^/]+\/[^/]+)\/(?:revision|tree)\/([^/]+)/.exec(pathname) ?? [];

@@ -1,4 +1,4 @@
-/** Files of a repository at one commit. The hub's answers are untrusted: unsafe paths are left out. */
+/** Files of a repository at one commit. Unsafe paths in the hub's response are dropped. */
 
 import type { PublishedModel } from "../../model/hub-cache.ts";
 import { isObject } from "../../model/json.ts";
@@ -14,7 +14,7 @@ export interface HubFile {
 }
 
 export interface Listing {
-  /** Commit that a branch or tag names at present. */
+  /** Commit that the branch or tag pointed to when it was listed. */
   readonly commit: string;
   readonly files: readonly HubFile[];
 }
@@ -25,7 +25,9 @@ const SHA256 = /^[0-9a-f]{64}$/;
 const PATH = /^\w[\w.+@ -]*(\/\w[\w.+@ -]*)*$/;
 const FILES_MAX = 100_000;
 
-/** Lists the files of a revision. Later changes of the branch do not matter: all requests name the commit. */
+/**
+ * Lists the files of a revision. All later requests name its commit, so a moved branch does not mix versions.
+ */
 export async function listFiles(
   client: HubClient,
   { name, revision }: Pick<PublishedModel, "name" | "revision">,

@@ -1,24 +1,24 @@
 /**
- * Advisory locks of files, the ones that Python's client takes. The system releases them when a process ends,
- * however it ends.
+ * Advisory file locks, the same that huggingface_hub takes. The system releases them when a process ends,
+ * even if it is killed.
  */
 
 import { dlopen } from "bun:ffi";
 import { closeSync, mkdirSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** From the system's headers, the same on Linux and macOS. */
+/** LOCK_EX of flock(2), the same on Linux and macOS. */
 const LOCK_EX = 2;
 const LOCK_NB = 4;
-/** Interval of attempts: no event tells that a lock is free. */
+/** Interval of attempts: no event tells when a lock is released. */
 const RETRY_MS = 100;
 
 type Flock = (descriptor: number, operation: number) => number;
 let flock: Flock | null | undefined;
 
 /**
- * Runs the work while this process holds the lock. Where the system has no such lock the work runs without
- * it, which costs a second download and no more: writers of one file write the same bytes at the same places.
+ * Runs the work while this process holds the lock. A system without such locks runs it anyway, at the cost of
+ * a second download at most: concurrent writers of a file write the same bytes at the same offsets.
  */
 export async function withLock<Value>(
   path: string,
@@ -39,8 +39,8 @@ export async function withLock<Value>(
 }
 
 /**
- * Takes the lock without waiting. Returns the descriptor that holds it until it is closed; null if another one
- * does. Without such locks in the system it is always taken.
+ * Takes the lock without waiting. Returns the descriptor that holds it until it is closed; null if another
+ * process has it. A system without such locks always grants it.
  */
 export function tryLock(path: string): number | null {
   const descriptor = openSync(path, "a", 0o600);
@@ -60,7 +60,7 @@ function openFlock(): Flock | null {
     try {
       return dlopen(library, { flock: { args: ["i32", "i32"], returns: "i32" } }).symbols.flock;
     } catch {
-      // another system's C library
+      // the C library has another name on this system
     }
   }
   return null;

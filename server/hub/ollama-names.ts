@@ -1,12 +1,12 @@
-/** Repositories of the hub for Ollama's names of models. */
+/** Hugging Face repositories for Ollama's model names. */
 
 import type { PublishedModel } from "../../model/hub-cache.ts";
 
 interface Row {
-  /** Repository by size: `*` stands for the size as the hub writes it. */
+  /** Repository; `*` stands for the size as the hub writes it. */
   readonly repository: string;
   readonly quant: string;
-  /** Sizes in Ollama's writing, the one without a tag first, and the hub's where it is another. */
+  /** Sizes as Ollama writes them, first the one for a name without a tag; values are the hub's spelling. */
   readonly sizes: Readonly<Record<string, string>>;
 }
 
@@ -66,7 +66,7 @@ const rows: Readonly<Record<string, Row>> = {
   },
 };
 
-/** The model of one of Ollama's names, such as `qwen3:0.6b`; null if it is not in the table. */
+/** Model for one of Ollama's names, such as `qwen3:0.6b`; null if the table lacks it. */
 export function ollamaModel(text: string): PublishedModel | null {
   const [, family = "", tag = "latest"] = /^([\w.-]+)(?::([\w.-]+))?$/.exec(text.toLowerCase()) ?? [];
   const row = Object.hasOwn(rows, family) ? rows[family]! : null;

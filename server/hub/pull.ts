@@ -1,4 +1,7 @@
-/** Brings a published model to the cache: what to fetch, whether it fits, the files, and the names. */
+/**
+ * Downloads a published model to the cache: chooses files, checks space and memory, fetches, and links the
+ * names.
+ */
 
 import { mkdirSync, statfsSync } from "node:fs";
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
@@ -37,7 +40,7 @@ export interface PullSize {
 export interface PullProgress {
   readonly doneBytes: number;
   readonly totalBytes: number;
-  /** Bytes of `doneBytes` that came from the hub during this pull. */
+  /** Part of `doneBytes` that came from the hub during this pull. */
   readonly receivedBytes: number;
   readonly file: HubFile;
   readonly fileDoneBytes: number;
@@ -55,16 +58,16 @@ export interface PullOptions {
   readonly signal: AbortSignal;
   readonly events: PullEvents;
   /**
-   * Plans the memory of the model at a path, before its weights are fetched: a plan that does not fit refuses
-   * the model. Null: everything is fetched.
+   * Plans the memory of the model at a path before its weights are fetched. A plan that does not fit refuses
+   * the model; null: no check.
    */
   readonly plan: ((path: string) => Promise<MemoryPlan>) | null;
 }
 
-/** Files fetched at the same time; a large one has several connections of its own. */
+/** Files fetched at the same time; large ones also have several connections each. */
 const SMALL_AT_ONCE = 8;
 
-/** Fetches what is missing. Resolves to the path to serve: the snapshot's folder or a GGUF file. */
+/** Fetches the missing files. Resolves to the path to serve: the snapshot's folder or a GGUF file. */
 export async function pullModel(model: PublishedModel, options: PullOptions): Promise<string> {
   const { settings, events } = options;
   if (settings.isOffline)
@@ -151,7 +154,7 @@ class Pull {
       await Promise.all(this.#descriptions.slice(at, at + SMALL_AT_ONCE).map((file) => this.#fetch(file)));
   }
 
-  /** Refuses a model that cannot be served here, before its weights are fetched. */
+  /** Refuses a model that does not fit this machine, before its weights are fetched. */
   async checkPlan(plan: PullOptions["plan"]): Promise<void> {
     const missing = this.#weights.some((file) => missingBytes(this.#blobOf(file), file.bytes) > 0);
     if (plan === null || !missing) return;
@@ -165,7 +168,7 @@ class Pull {
     if (memory.kind === "refused") throw new HubError(this.#tooLarge(memory));
   }
 
-  /** Fetches the weights, and names everything. */
+  /** Fetches the weights and links all names. */
   async finish(): Promise<string> {
     const { name } = this.#model;
     for (const file of this.#weights) await this.#fetch(file);
@@ -177,7 +180,7 @@ class Pull {
     return snapshotPath(this.#cache, name, this.#commit, first.endsWith(".gguf") ? first : "");
   }
 
-  /** Names of the weight files in the index, which is fetched for it. */
+  /** Names of the weight files, from the index file, which it fetches. */
   async #shards(): Promise<ReadonlySet<string>> {
     const index = this.#all.find(({ path }) => path === INDEX)!;
     await fetchBlob(this.#cache, this.#model.name, this.#readerOf(index), this.#signal, () => {});

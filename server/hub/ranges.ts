@@ -1,4 +1,4 @@
-/** Content of a file of the hub: concurrent Range requests, whose bytes come in order. */
+/** Reads a file of the hub by concurrent Range requests and yields its bytes in order. */
 
 import { type HubClient, type HubLimits, PassingFailure } from "./client.ts";
 import { HubError } from "./hub-error.ts";
@@ -11,7 +11,7 @@ export class FileReader {
   readonly file: HubFile;
   readonly #client: HubClient;
   readonly #hubAddress: string;
-  /** Address after redirects; asked again when it fails, because such addresses expire. */
+  /** Address after redirects. Resolved again when it fails, because such addresses expire. */
   #address: string;
 
   constructor(client: HubClient, repository: string, commit: string, file: HubFile) {
@@ -26,7 +26,10 @@ export class FileReader {
     return this.#client.limits;
   }
 
-  /** Bytes of the file from `start` on. `onReceived` is told of bytes as they arrive, in any order. */
+  /**
+   * Bytes of the file from `start` on, in order. `onReceived` receives numbers of bytes as they arrive, in
+   * any order.
+   */
   async *from(
     start: number,
     signal: AbortSignal,
@@ -100,7 +103,7 @@ export class FileReader {
       fill(1);
       while (running.length > 0) {
         const part = await running.shift()!;
-        // The first part finds the address that serves the file; the others use it.
+        // The first request resolves the address that serves the file; the others use it.
         fill(connections);
         yield part;
       }
@@ -109,7 +112,7 @@ export class FileReader {
     }
   }
 
-  /** The whole file in one answer, without the first `start` bytes. */
+  /** Fetches the whole file in one response, and skips its first `start` bytes. */
   async *#whole(
     start: number,
     signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** Turns a model argument into a path: an existing one, one in the cache, or one that is fetched. */
+/** Resolves a model argument to a path: an existing path, a model in the cache, or one that it downloads. */
 
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -16,19 +16,19 @@ import { ollamaModel } from "./ollama-names.ts";
 import { type PullOptions, pullModel } from "./pull.ts";
 import { hubSettings } from "./settings.ts";
 
-/** The model of a name: a repository of the hub, or one of Ollama's names; null for anything else. */
+/** Parses a name: a repository of the hub, or one of Ollama's names; null for anything else. */
 export function readModelName(name: string): PublishedModel | null {
   return readPublishedName(name) ?? ollamaModel(name);
 }
 
-/** Sentence that refuses a name which `readModelName` does not know. */
+/** Error sentence for a name that `readModelName` does not know. */
 export function unknownName(name: string): string {
   return `"${name}" names no model: wanted is a repository such as Qwen/Qwen3-0.6B, with :Q4_K_M for one of its GGUF files, or one of Ollama's names that is known, such as qwen3:0.6b.`;
 }
 
 /**
- * Path of a model's folder or GGUF file. A complete model in the cache is used as it is, without a request;
- * another one is fetched. A text that is no name comes back unchanged.
+ * Path of a model's folder or GGUF file. Uses a complete model in the cache without any request; downloads
+ * others. Returns a text that is no name unchanged.
  */
 export async function resolveModel(
   name: string,

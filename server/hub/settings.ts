@@ -1,4 +1,4 @@
-/** Settings of the hub: the environment variables of Hugging Face's own clients. */
+/** Settings of the hub, from the same environment variables as huggingface_hub. */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { hubCache, hubHome } from "../../model/hub-cache.ts";
 import { HubError } from "./hub-error.ts";
 
 export interface HubSettings {
-  /** Address without a slash at its end. */
+  /** Address without a trailing slash. */
   readonly endpoint: string;
   /** Access token; null for none. */
   readonly token: string | null;

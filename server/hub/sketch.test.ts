@@ -33,7 +33,7 @@ function sharded(): { readonly files: Files; readonly dir: string } {
 
 /** A GGUF file in two parts, whose configuration is partly in a tensor. */
 function split(): { readonly files: Files; readonly dir: string } {
-  // The last tensor, of which the configuration is made, lies behind more than the first read of a file.
+  // The configuration comes from the last tensor, which lies behind the first part that is read of a file.
   const config = readFileSync(join(import.meta.dir, "../../tests/reference/llama3/config.json"), "utf8");
   const json = { ...(JSON.parse(config) as object), vocab_size: 8000 };
   const folder = mkdtempSync(join(scratch, "whole-"));
@@ -54,7 +54,7 @@ function split(): { readonly files: Files; readonly dir: string } {
   return { files, dir: join(scratch, "tiny-Q8_0-00001-of-00002.gguf") };
 }
 
-/** Everything about a model but the places of its files. */
+/** All facts about a model except the paths of its files. */
 function facts({ dir, name: _, ...model }: ModelFolder, root: string): unknown {
   const text = JSON.stringify(model, (key, value: unknown) =>
     key === "path" && typeof value === "string" ? value.split("/").at(-1) : value,

@@ -1,6 +1,6 @@
 /**
- * Sketch of a model: a folder with its descriptions, and weight files that have their length and head but no
- * numbers. A plan of the model is made from it before the weights are fetched.
+ * Sketch of a model: its JSON files, and weight files with the right length and header but no tensor data. A
+ * model is planned from it before its weights are fetched.
  */
 
 import {
@@ -21,7 +21,7 @@ import { headerLength } from "../../model/safetensors.ts";
 import type { FileReader } from "./ranges.ts";
 
 const LENGTH_BYTES = 8;
-/** Maximum bytes of a tensor that a GGUF file's configuration is read from. */
+/** Maximum bytes of a tensor that is read for a GGUF file's configuration. */
 const SMALL_TENSOR_BYTES = 4096;
 
 /**
@@ -76,7 +76,7 @@ async function safetensorsHead(reader: FileReader, signal: AbortSignal): Promise
   return Buffer.concat([head, await reader.range(head.length, wanted, signal)]);
 }
 
-/** Thrown by a source of bytes that do not reach far enough. */
+/** Thrown by a byte source that does not hold enough of the file yet. */
 class Further extends Error {
   readonly end: number;
   constructor(end: number) {
@@ -85,7 +85,7 @@ class Further extends Error {
   }
 }
 
-/** Head of a GGUF file, and the small tensors that belong to its configuration. */
+/** Header of a GGUF file, and the small tensors on which its configuration depends. */
 async function ggufParts(
   reader: FileReader,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-/** Snapshots of the cache: names of files as relative links to contents, and the commits of branches. */
+/** Snapshots of the cache: relative links from file names to contents, and the commits of branches. */
 
 import { lstatSync, mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -18,7 +18,7 @@ export function linkFile(cache: string, repository: string, commit: string, file
   const target = relative(dirname(link), blobPath(cache, repository, file));
   const before = lstatSync(link, { throwIfNoEntry: false });
   if (before?.isSymbolicLink() && readlinkSync(link) === target) return;
-  // A rename replaces what was there in one step, also beside another process that does the same.
+  // A rename replaces an existing link atomically, even while another process does the same.
   const made = `${link}.${process.pid}.${crypto.randomUUID().slice(0, 8)}`;
   symlinkSync(target, made);
   try {
@@ -29,7 +29,7 @@ export function linkFile(cache: string, repository: string, commit: string, file
   }
 }
 
-/** Notes the commit of a branch or tag. */
+/** Records the commit of a branch or tag. */
 export function writeRef(
   cache: string,
   { name, revision }: Pick<PublishedModel, "name" | "revision">,

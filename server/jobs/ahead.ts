@@ -1,5 +1,5 @@
 /**
- * Yields the result of `start` for each item, in order. Starts later items before earlier ones are done,
+ * Yields each item with the result of `start`, in order. Starts later items before earlier ones are done,
  * until `isEnough` is true of the unfinished items; at least one always runs.
  */
 export async function* ahead<Item, Result>(

@@ -7,7 +7,7 @@ export interface LineRequest {
   readonly endpoint: BatchEndpoint;
   readonly body: Readonly<Record<string, unknown>>;
   readonly tenant: string;
-  /** Priority among jobs: a lower number goes first. */
+  /** Priority among the jobs of an API key: a lower number goes first. */
   readonly priority: number;
 }
 
@@ -17,9 +17,9 @@ export interface PreparedLine {
   readonly tokens: ArrayLike<TokenId>;
   /** Cache salt: lines with equal keys share prefixes. */
   readonly cacheKey: string;
-  /** Maximum tokens of its answer. */
+  /** Maximum completion tokens. */
   readonly answerTokensMax: number;
-  /** Runs it. `signal`: aborted if the answer is no longer needed. `trace`: null for an answer without spans. */
+  /** Runs it. `signal`: aborts the request. `trace`: null for a request without spans. */
   answer(signal: AbortSignal, trace: PartTrace | null): Promise<LineAnswer>;
 }
 

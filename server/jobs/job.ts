@@ -23,11 +23,11 @@ import { DiskFullError, StoreError } from "./store-error.ts";
 
 /** Maximum results per commit. */
 const COMMIT_MAX = 256;
-/** Maximum lines that are tokenised at a time. */
+/** Maximum lines that are being tokenised. */
 const READING_MAX = 64;
 /**
- * Maximum bytes of lines that are tokenised at a time, plus the last line's; memory does not grow with the
- * file.
+ * Maximum bytes of the lines that are being tokenised, beside the last one, so that memory does not grow with
+ * the file.
  */
 const READING_BYTES = 8 * 2 ** 20;
 
@@ -181,7 +181,10 @@ export class Job {
     }
   }
 
-  /** Reads the next portion of lines without a result, which are ordered together; null if none is left. */
+  /**
+   * Reads and orders the next lines without a result, up to a portion's size; null if none is left, or the
+   * job is ending.
+   */
   async #readPortion(): Promise<Portion | null> {
     const lines = this.#parts.store.openLines(this.record.id);
     const builder = new PortionBuilder();
@@ -205,7 +208,7 @@ export class Job {
     await this.#portionDone.promise;
   }
 
-  /** Submits lines while the engines have room. */
+  /** Submits lines of the portion while the engines have room. */
   async #give(): Promise<void> {
     const feed = this.#feed;
     if (feed === null || this.#isFeeding) return;

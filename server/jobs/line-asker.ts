@@ -29,7 +29,7 @@ export class LineAsker {
     return prepared;
   }
 
-  /** `trace`: of the batch; null: it has none. */
+  /** Runs a line's request. `trace`: the batch's; null for a batch without one. */
   async answer(line: LineRecord, trace: WholeTrace | null): Promise<LineResult | null> {
     const prepared = this.#parts.prepared.take(this.#batch, line) ?? (await this.#prepared(line));
     if (prepared === null || "result" in prepared) return prepared;

@@ -2,11 +2,11 @@ import { LRUCache } from "lru-cache";
 import type { PreparedLine } from "./door.ts";
 import type { BatchRecord, LineRecord } from "./records.ts";
 
-/** Maximum memory of waiting lines, by estimate. A line beyond it is prepared again when it runs. */
+/** Maximum estimated bytes of prepared lines. A line that is evicted is prepared again when it runs. */
 const BYTES_MAX = 128 * 2 ** 20;
-/** Bytes of a prepared line besides its texts and tokens. */
+/** Bytes of a prepared line, besides its texts and tokens. */
 const LINE_BYTES = 2048;
-/** Bytes of a prepared line for each byte of the file's. */
+/** Bytes of a prepared line's texts for each byte of the line in the file. */
 const TEXT_COPIES = 4;
 /** Bytes of a token in an array of numbers. */
 const TOKEN_BYTES = 8;
@@ -24,7 +24,7 @@ export class PreparedLines {
     this.#lines.set(keyOf(batch, line), prepared, { size });
   }
 
-  /** Removes a line and returns it; null if memory had no room for it. */
+  /** Removes a line and returns it; null if it was never kept, or was evicted. */
   take(batch: BatchRecord, line: LineRecord): PreparedLine | null {
     const key = keyOf(batch, line);
     const prepared = this.#lines.get(key) ?? null;

@@ -49,7 +49,7 @@ export class JobRunner {
     this.#shareOut();
   }
 
-  /** Current record of a batch, from its running job or the store. */
+  /** Current record of a batch, from its job if that runs, else as given. */
   current(batch: BatchRecord): BatchRecord {
     return this.#jobs.get(batch.id)?.job.record ?? batch;
   }

@@ -18,32 +18,32 @@ import {
 import { makeSideWords, ring, stop } from "./side-thread.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
-/** Bytes a second that are assumed before the first load, and the first store. */
+/** Assumed before the first transfers: bytes per ms of a load, bytes per ms of a store, and ms of latency. */
 const LOAD_BYTES_PER_MS = 1e6;
 const COPY_BYTES_PER_MS = 4e6;
 const LATENCY_MS = 1;
-/** Fewest pages of a load that tell the time of a page. */
+/** Minimum pages of a load from which the time of a page is estimated. */
 const MEASURED_PAGES_MIN = 4;
-/** Distance of the pages, before those that are stored, that count as used. */
+/** Stride in pages: a store marks every such page of the prefix before it as used. */
 const USED_STEP = 16;
 /** Longest wait for the thread's start. */
 const OPEN_MS_MAX = 5000;
 
-/** Copies things of a store, by their indexes, to consecutive slots. */
+/** Copies pages or state pieces, given by index, to consecutive slots. */
 type Copy = (memory: PageMemory, fresh: readonly number[], slots: Uint8Array) => void;
 
 /** Memory of the device that holds the pages and states. */
 export interface PageMemory {
   /** Library and handle, for the thread that writes pages. */
   readonly native: Pick<Extract<DiskTask, { kind: "attach" }>, "library" | "engine">;
-  /** Copies pages to `bytes` at once. */
+  /** Copies pages to `bytes` before it returns. */
   readPages(pages: Int32Array, bytes: Uint8Array): void;
-  /** Copies a part of a state from byte `offset` on to `bytes` at once. */
+  /** Copies a part of a state, from byte `offset` on, to `bytes` before it returns. */
   readState(slot: StateSlot, offset: number, bytes: Uint8Array): void;
 }
 
 interface Job {
-  /** Pages and pieces, and the `right` of a load that is right as a whole. */
+  /** `pages`: number of pages and state pieces. `whole`: the `right` of a load without any fault. */
   readonly pages: number;
   readonly whole: number;
   readonly startedMs: number;
@@ -53,13 +53,13 @@ interface Job {
 type Load = Extract<DiskTask, { kind: "load" }>;
 
 /**
- * Tier of KV pages and states on disk, on its engine's thread. A thread of its own does all input and output
- * (worker.ts). It writes loaded pages to the device itself, so neither waits for the other.
+ * Tier of KV pages and states on disk, used from its engine's thread. A side thread does all input and output
+ * (worker.ts). It writes loaded pages to the device itself, so neither thread waits for the other.
  */
 export class DiskTier implements LowerTier, StoreBelow {
   readonly costs: { -readonly [Name in keyof TierCosts]: TierCosts[Name] };
   readonly #setup: KvDiskSetup;
-  /** Ids of pages and pieces; only this folder has them. */
+  /** Computes the ids of pages and pieces, which are unique to this folder. */
   readonly ids: PageIds;
   readonly #bell: Int32Array<SharedArrayBuffer>;
   readonly #onCounts: (counts: Readonly<StoreCounts>) => void;
@@ -68,9 +68,9 @@ export class DiskTier implements LowerTier, StoreBelow {
   readonly #slots: Uint8Array;
   readonly #slotCount: number;
   readonly #stored = new Set<StoredId>();
-  /** Pages that wait in slots. */
+  /** Pages and pieces that wait in slots to be written. */
   readonly #waiting = new Set<StoredId>();
-  /** Things that wait in places, with what to call when they are written. */
+  /** Pages and pieces that wait in host memory to be written, with their `done` callbacks. */
   readonly #inPlaces = new Map<StoredId, () => void>();
   readonly #jobs = new Map<number, Job>();
   #memory: PageMemory | null = null;
@@ -79,7 +79,10 @@ export class DiskTier implements LowerTier, StoreBelow {
   #free: number;
   #nextJob = 0;
 
-  /** Starts the thread, which opens the folder while the engine loads. It rings `doorbell` for each answer. */
+  /**
+   * Starts the side thread, which opens the folder while the engine loads. It rings `doorbell` for each
+   * reply.
+   */
   constructor(
     setup: KvDiskSetup,
     engine: number,
@@ -109,7 +112,7 @@ export class DiskTier implements LowerTier, StoreBelow {
     worker.postMessage(start, [port2]);
   }
 
-  /** Names the memory of the pages, and waits a while for the folder to be open. */
+  /** Attaches the device that holds the pages, and waits up to OPEN_MS_MAX until the folder is open. */
   attach(memory: PageMemory): void {
     this.#memory = memory;
     this.#tell({ kind: "attach", ...memory.native });
@@ -123,7 +126,7 @@ export class DiskTier implements LowerTier, StoreBelow {
     }
   }
 
-  /** Takes the thread's answers, and calls `done` of finished loads. */
+  /** Handles the side thread's replies, and calls `done` of finished loads. */
   receive(): void {
     for (;;) {
       const received = receiveMessageOnPort(this.#port);
@@ -198,7 +201,10 @@ export class DiskTier implements LowerTier, StoreBelow {
     return this.#store(prompt, end, count, idOf, copy);
   }
 
-  /** Stores those of `count` things that are not there yet, as far as there are slots. `before`: pages before them. */
+  /**
+   * Queues those of `count` pages or pieces that are not stored yet, until the slots are full. Returns how
+   * many, from the first on, are stored or queued. `before`: number of the prompt's pages before them.
+   */
   #store(
     prompt: PagesOf,
     before: number,
@@ -244,7 +250,10 @@ export class DiskTier implements LowerTier, StoreBelow {
     this.#load(ids, pages, "pages", state, pages.length + (slot === null ? 0 : 1), (right) => done(right, 0));
   }
 
-  /** Loads to pages or places, and maybe a state; `whole`: what `done` gets if all of it is right. */
+  /**
+   * Loads to device pages or host places, and maybe a state. `whole`: value that `done` gets if everything is
+   * right.
+   */
   #load(
     ids: readonly StoredId[],
     to: readonly number[],
@@ -257,19 +266,19 @@ export class DiskTier implements LowerTier, StoreBelow {
     const pages = ids.length + (state?.ids.length ?? 0);
     this.#jobs.set(job, { pages, whole, startedMs: performance.now(), done });
     this.#tell({ kind: "load", job, ids, to: kind, pages: Int32Array.from(to), state });
-    // Without a thread the next turn ends the load.
+    // The thread has failed: the bell makes the next turn end this load.
     if (this.#state === "failed") Atomics.add(this.#bell, 0, 1);
   }
 
   /**
-   * Ends the thread, which writes no page of the device from now on. Call it before the device is closed. No
-   * `done` is called any more.
+   * Ends the side thread, which writes to no page of the device from then on. Call it before the device is
+   * closed. Calls no `done` any more.
    */
   close(): void {
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#jobs.clear();
-    stop(this.#words); // a replacement needs the lock of the folder
+    stop(this.#words); // releases the folder's lock, which a replacement needs
     this.#port.close();
   }
 
@@ -312,7 +321,10 @@ export class DiskTier implements LowerTier, StoreBelow {
     job.done(right);
   }
 
-  /** Copies things by their indexes to the next free slots, in at most two runs of the ring. */
+  /**
+   * Copies pages or pieces, given by index, to the next free slots of the ring, in two runs if it wraps
+   * around.
+   */
   #copy(memory: PageMemory, fresh: readonly number[], copy: Copy): void {
     const { pageBytes } = this.#setup;
     for (let done = 0; done < fresh.length; ) {

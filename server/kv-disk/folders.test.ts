@@ -19,7 +19,7 @@ function setupOf(model: string, digit: string): KvDiskSetup {
   };
 }
 
-/** Gives a model a file of so many bytes, last used at a time. */
+/** Gives a model a file of `bytes` bytes, last used at `usedMs`. */
 function fill(setup: KvDiskSetup, bytes: number, usedMs: number): string {
   const folder = engineFolder(setup, 0);
   openStored(folder).close();

@@ -36,14 +36,14 @@ function modelFolder({ root, identity }: Pick<KvDiskSetup, "root" | "identity">)
   return join(root, identity.slice(0, 32));
 }
 
-/** Writes down whose pages a folder has. */
+/** Records in the folder which model its pages belong to. */
 export function noteModel(setup: KvDiskSetup): void {
   const folder = modelFolder(setup);
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   writeFileSync(join(folder, NOTE), `${JSON.stringify({ name: setup.model })}\n`, { mode: 0o600 });
 }
 
-/** Models with stored pages, the last used ones first. */
+/** Models with stored pages, most recently used first. */
 export function listStored(root: string): StoredModel[] {
   if (!existsSync(root)) return [];
   return readdirSync(root)
@@ -70,8 +70,8 @@ export function removeStored({ folder }: Pick<StoredModel, "folder">): boolean {
 }
 
 /**
- * Bytes that a model's pages may take beside those of other models. The least recently used of the others are
- * removed until they have at most half of all.
+ * Removes the least recently used pages of other models until those take at most half of `bytesMax`. Returns
+ * the bytes that are left for this model.
  */
 export function shareOf(setup: Pick<KvDiskSetup, "root" | "identity" | "bytesMax">): number {
   const own = modelFolder(setup);
@@ -84,7 +84,7 @@ export function shareOf(setup: Pick<KvDiskSetup, "root" | "identity" | "bytesMax
   return setup.bytesMax - Math.min(bytesOf(), setup.bytesMax / 2);
 }
 
-/** A secret of its own for each use of the key; null without a key. */
+/** Derives the secret for one use of the key; null without a key. */
 export function secretFor(key: Uint8Array | null, use: "ids" | "pages"): Uint8Array | null {
   return key === null ? null : createHmac("sha256", key).update(`bunting kv ${use}`).digest();
 }

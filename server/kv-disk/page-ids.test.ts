@@ -35,7 +35,7 @@ test("keys share public pages only", () => {
   expect(a.map((id, page) => id === b[page])).toEqual([true, true, false, false]);
   // A prompt that is wholly public has no key.
   expect(idsOf({ key: "", publicKey: "0", publicTokens: 16 }).slice(0, 2)).toEqual(a.slice(0, 2));
-  // Equal tokens that are not public are other pages, even under the public key's name.
+  // Equal tokens that are not public have other pages, even if their key equals the public text's.
   expect(idsOf({ ...alone, key: "0" })[0]).not.toBe(a[0]);
 });
 

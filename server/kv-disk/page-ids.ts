@@ -3,17 +3,17 @@ import type { PagesOf } from "../../scheduler/cache/lower-tier.ts";
 /** Id of a stored page: 32 bytes as the characters of a binary string. */
 export type StoredId = string;
 
-/** Ids of a prompt's first pages, as far as they were needed. */
+/** Ids of a prompt's first pages, computed as they are needed. */
 interface Chain {
   readonly ids: StoredId[];
-  /** Id before the next page. */
+  /** Hash from which the next page's id is computed. */
   last: StoredId;
 }
 
 /**
- * Ids of pages: SHA-256 of the identity of the bits, the cache key and all tokens up to the page's end. Equal
- * ids mean equal contents. Prompts of different keys have different ids, except for public pages. With a
- * secret nobody else can compute an id.
+ * Ids of pages: SHA-256 of the identity (model, formats and kernels), the cache key and all tokens up to the
+ * page's end. Equal ids mean equal contents. Prompts of different keys have different ids, except for public
+ * pages. Without the secret, if there is one, nobody can compute an id.
  */
 export class PageIds {
   readonly #identity: string;
@@ -29,7 +29,7 @@ export class PageIds {
     this.#words = new Int32Array(pageTokens);
   }
 
-  /** Id of a page of the prompt, which has all its tokens. */
+  /** Id of the page with this index, all of whose tokens are in the prompt. */
   idOf(prompt: PagesOf, page: number): StoredId {
     let chain = this.#chains.get(prompt);
     if (chain === undefined) {
@@ -45,7 +45,7 @@ export class PageIds {
     return chain.ids[page]!;
   }
 
-  /** Id of a piece of the state after the prompt's first `end` pages. */
+  /** Id of a piece of the recurrent state after the prompt's first `end` pages. */
   pieceOf(prompt: PagesOf, end: number, piece: number): StoredId {
     return new Bun.CryptoHasher("sha256")
       .update(Buffer.from(this.idOf(prompt, end - 1), "latin1"))

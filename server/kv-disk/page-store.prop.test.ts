@@ -11,7 +11,7 @@ const root = mkdtempSync(join(tmpdir(), "bunting-kv-"));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const writer = join(import.meta.dir, "../../tests/support/stored-pages.ts");
 
-/** Starts a process that writes pages, and kills it some time after its first one. */
+/** Starts a process that writes pages, and kills it `delayMs` after its first one. */
 async function killWriter(folder: string, first: number, secret: string, delayMs: number): Promise<void> {
   const child = Bun.spawn([process.execPath, writer, folder, `${first}`, secret], { stdout: "pipe" });
   await child.stdout.getReader().read();

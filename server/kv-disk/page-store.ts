@@ -5,28 +5,30 @@ import type { StoredId } from "./page-ids.ts";
 import { Segment, type SegmentShape, type WriteHook } from "./segment.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
-/** Bytes of a segment at most, and its least share of the store: a store drops whole segments. */
+/**
+ * Maximum bytes of a segment, and minimum number of segments in a full store: eviction drops whole segments.
+ */
 const SEGMENT_BYTES_MAX = 256 * 2 ** 20;
 const SEGMENTS_MIN = 16;
-/** Each segment has an open file. */
+/** Maximum number of segments: each one has an open file. */
 const SEGMENTS_MAX = 256;
 const SEGMENT_PAGES_MAX = 4096;
-/** Interval at which the use of a segment is written down. */
+/** Minimum interval between updates of a segment's modification time, which records its use. */
 const MARK_MS = 60_000;
-/** Time without writes after one that failed. */
+/** Time without writes after a failed one. */
 const PAUSE_MS = 60_000;
 const SUFFIX = ".kv";
 
 export interface StoreOptions {
   /** Folder of this store alone; made if it is absent. */
   readonly folder: string;
-  /** Identity of the bits, 64 hexadecimal digits. */
+  /** Identity of model, formats and kernels (plan.ts): 64 hexadecimal digits. */
   readonly identity: string;
   readonly pageBytes: number;
   readonly bytesMax: number;
   /** Key of 32 bytes that encrypts the pages; null: they are not encrypted. */
   readonly secret: Uint8Array | null;
-  /** Receives a sentence for the operator, once for each kind of trouble. */
+  /** Receives a sentence for the operator, once for each kind of failure. */
   readonly say?: (sentence: string) => void;
   readonly onWrite?: WriteHook;
   readonly nowMs?: () => number;
@@ -34,7 +36,7 @@ export interface StoreOptions {
 
 interface Used {
   readonly segment: Segment;
-  /** Rises with each use. */
+  /** Value of the store's use counter at the last use. */
   used: number;
   markedMs: number;
 }
@@ -45,11 +47,12 @@ interface Place {
 }
 
 /**
- * Pages in the files of one folder, which outlive the process. While another process has the folder open, this
- * one is read-only. Each failure is a page that is not there; none throws but that of opening the folder.
+ * Pages in the files of one folder, which outlive the process. While another process has the folder open,
+ * this one is read-only. A page that cannot be read or written counts as absent; only opening the folder
+ * throws.
  *
- * The least recently used segment is dropped first. Reading or touching one of its pages uses a segment, so all
- * its pages stay while one of them is wanted.
+ * Evicts the least recently used segment first. Reading or touching a page counts as a use of its whole
+ * segment.
  */
 export class PageStore {
   readonly counts: StoreCounts = {
@@ -69,9 +72,9 @@ export class PageStore {
   readonly #segments = new Set<Used>();
   readonly #places = new Map<StoredId, Place>();
   readonly #said = new Set<string>();
-  /** Ids that were dropped since the last call of `takeGone`. */
+  /** Ids of pages dropped since the last call of `takeGone`. */
   #gone: StoredId[] = [];
-  /** Segment that grows; null: the next page begins one. */
+  /** Segment that is being filled; null: the next page begins one. */
   #current: Used | null = null;
   #uses = 0;
   #nextNumber = 1;
@@ -142,14 +145,14 @@ export class PageStore {
       return true;
     } catch (error) {
       this.counts.failedWrites += 1;
-      this.#current = null; // its end is in doubt
+      this.#current = null; // its end may be damaged
       this.#writesFromMs = this.#nowMs() + PAUSE_MS;
       this.#sayOnce("write", `a page could not be written to ${this.#options.folder}: ${reasonOf(error)}`);
       return false;
     }
   }
 
-  /** Reads a page into `page`; false if it is not there, or not as it was stored. */
+  /** Reads a page into `page`. Returns false if it is absent or damaged. */
   get(id: StoredId, page: Uint8Array): boolean {
     const place = this.#places.get(id);
     if (place === undefined) return false;
@@ -170,7 +173,7 @@ export class PageStore {
     return false;
   }
 
-  /** Counts as a use of the pages that are there. */
+  /** Marks the stored ones of these pages as used. */
   touch(ids: readonly StoredId[]): void {
     for (const id of ids) {
       const place = this.#places.get(id);
@@ -178,7 +181,7 @@ export class PageStore {
     }
   }
 
-  /** Ids of pages that are no longer there, since the last call. */
+  /** Returns the ids of pages dropped since the last call. */
   takeGone(): readonly StoredId[] {
     const gone = this.#gone;
     this.#gone = [];
@@ -238,7 +241,7 @@ export class PageStore {
     return pages;
   }
 
-  /** Segment for the next page. */
+  /** Returns the segment for the next page. */
   #growing(): Used {
     if (this.#current?.segment.isFull) this.#current = null;
     this.#makeRoom(this.#shape.pageBytes);
@@ -252,7 +255,7 @@ export class PageStore {
     return this.#current;
   }
 
-  /** Drops segments until so many bytes more are allowed. */
+  /** Drops segments until `bytes` more fit, and another file may be opened. */
   #makeRoom(bytes: number): void {
     while (
       this.#segments.size > 0 &&
@@ -286,7 +289,7 @@ export class PageStore {
     try {
       of.segment.markUsed();
     } catch {
-      // Only the order of dropping after a restart depends on it.
+      // Only the eviction order after a restart depends on it.
     }
   }
 

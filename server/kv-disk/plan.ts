@@ -1,4 +1,4 @@
-/** Chooses whether, where and with how much space an engine's pages are kept on disk. */
+/** Chooses whether, where and in how much space an engine's KV pages are kept on disk. */
 import { mkdirSync, readFileSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { bestIsa, PAGE_TOKENS } from "../../gpu/native/open.ts";
@@ -17,11 +17,11 @@ const DEFAULT_BYTES_MAX = 16 * 2 ** 30;
 const DEFAULT_BYTES_MIN = 2 ** 30;
 const WEIGHT_BYTES_MIN = 256 * 2 ** 20;
 
-/** Facts of a model that its pages and their place depend on. */
+/** Facts of a model on which the contents and the place of its pages depend. */
 export interface DiskPlanFacts {
   readonly name: string;
   readonly folder: ModelFolder;
-  /** Draft model, whose keys and values are in the pages too; null: none. */
+  /** Draft model, whose keys and values are part of the pages; null for none. */
   readonly draft: { readonly folder: ModelFolder; readonly compute: ComputeOptions } | null;
   readonly contextMax: number;
   readonly compute: ComputeOptions;
@@ -33,10 +33,10 @@ export interface DiskPlanFacts {
   readonly stateBytes: number;
 }
 
-/** Pages on disk, or the reason for having none if they were asked for. */
+/** Pages on disk, or the reason for having none although they were requested. */
 export interface DiskPlan {
   readonly setup: Omit<KvDiskSetup, "workerUrl"> | null;
-  /** Sentence for the operator; null if there is nothing to say. */
+  /** Sentence for the operator; null for none. */
   readonly note: string | null;
 }
 
@@ -64,12 +64,12 @@ export function planDisk(config: Config, library: NativeLibrary, facts: DiskPlan
   return { setup, note: `KV pages are kept in ${root}, ${(bytesMax / 2 ** 30).toFixed(1)} GiB at most` };
 }
 
-/** Bytes of the machine's memory that each engine takes: pages that wait to be written, and one that is read. */
+/** Bytes of host memory per engine: the pages that wait to be written, and one that is being read. */
 export function diskMemory({ setup }: DiskPlan): number {
   return setup === null ? 0 : (waitingPages(setup.pageBytes) + 1) * setup.pageBytes;
 }
 
-/** Folder of all models' pages; null if there is no place for one. */
+/** Folder of all models' pages; null if no place for it is known. */
 export function diskRoot({ data }: Pick<Config, "data">): string | null {
   if (typeof data === "object") return join(data.folder, "kv");
   const { XDG_CACHE_HOME: cache, HOME: home } = process.env;
@@ -77,7 +77,7 @@ export function diskRoot({ data }: Pick<Config, "data">): string | null {
   return caches === null ? null : join(caches, "bunting", "kv");
 }
 
-/** Default size: a part of what is free without the pages; null if that is little or unknown. */
+/** Default size: a share of the free space plus the pages' own; null if that is too little or unknown. */
 function defaultBytes(root: string): number | null {
   try {
     mkdirSync(root, { recursive: true, mode: 0o700 });
@@ -91,8 +91,8 @@ function defaultBytes(root: string): number | null {
 }
 
 /**
- * Identity of the bits of a page: weights, rotations, formats, the library with its kernels, its instruction
- * set, and the GPUs; weights, rotations and formats of a draft model too.
+ * Identity of a page's contents: weights, RoPE, formats, the library with its kernels, its instruction set,
+ * and the GPUs; weights, RoPE and formats of a draft model too.
  */
 function identityOf(library: NativeLibrary, facts: DiskPlanFacts): string {
   const { folder, draft, contextMax, compute, limits, gpus } = facts;
@@ -123,7 +123,7 @@ function rotationsOf({ config }: ModelFolder, contextMax: number): unknown {
 
 const KEY_BYTES = 32;
 
-/** Key of a file: 32 bytes, or 64 hexadecimal digits. */
+/** Reads a key file: 32 bytes, or 64 hexadecimal digits. */
 function readKey(file: string): Uint8Array {
   let bytes: Buffer;
   try {

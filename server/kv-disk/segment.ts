@@ -1,7 +1,7 @@
 /**
- * File of stored pages: a header, a table with an entry for each page, and the pages in the order of the table.
- * The file only grows. A page is written before its entry, and both are checked, so that a page which was cut
- * or changed is never read as right.
+ * File of stored pages: a header, a table with an entry for each page, and the pages in the order of the
+ * table. The file only grows. A page is written before its entry, and both carry checks, so that a truncated
+ * or changed page is never taken for a right one.
  */
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import { closeSync, fstatSync, openSync, readSync, unlinkSync, utimesSync, writeSync } from "node:fs";
@@ -25,16 +25,16 @@ export interface SegmentShape {
   /** 64 hexadecimal digits. */
   readonly identity: string;
   readonly pageBytes: number;
-  /** Pages at most. */
+  /** Maximum number of pages. */
   readonly pagesMax: number;
 }
 
-/** Hook before each write of so many bytes; may throw instead. */
+/** Called before each write with its number of bytes; may throw instead. */
 export type WriteHook = (bytes: number) => void;
 
 export class Segment {
   readonly path: string;
-  /** Number of pages, good or not. */
+  /** Number of pages, including damaged ones. */
   pages: number;
   readonly #descriptor: number;
   readonly #shape: SegmentShape;
@@ -65,7 +65,7 @@ export class Segment {
     }
   }
 
-  /** Opens a file for reading; null if it is not one with such pages. Throws the errors of the system. */
+  /** Opens a file for reading; null if it has another shape or owner. Throws the system's errors. */
   static open(path: string, owner: Omit<SegmentShape, "pagesMax">): Segment | null {
     const descriptor = openSync(path, "r");
     let segment: Segment | null = null;
@@ -95,7 +95,7 @@ export class Segment {
     return this.#bytes;
   }
 
-  /** Id of a page by its place in the file; null if its entry is not whole. */
+  /** Id of the page with this index; null if its entry is damaged. */
   idAt(index: number): StoredId | null {
     const entry = this.#entry(index);
     const isWhole =
@@ -104,7 +104,7 @@ export class Segment {
     return isWhole ? entry.toString("latin1", AT.id, AT.id + 32) : null;
   }
 
-  /** Appends a page. Throws the errors of the system; the file must then not be written again. */
+  /** Appends a page. Throws the system's errors; the file must not be written after one. */
   append(id: StoredId, page: Uint8Array, secret: Uint8Array | null): void {
     const index = this.pages;
     const entry = this.#entry(index);
@@ -118,7 +118,7 @@ export class Segment {
     this.#write(entry, HEADER_BYTES + index * ENTRY_BYTES);
   }
 
-  /** Reads a page with an entry; false if its contents are in doubt. Throws the errors of the system. */
+  /** Reads a page and checks it; false if it is damaged. Throws the system's errors. */
   read(index: number, page: Uint8Array, secret: Uint8Array | null): boolean {
     const entry = this.#entry(index);
     if (!readFully(this.#descriptor, page, this.#offsetOf(index))) return false;
@@ -127,7 +127,7 @@ export class Segment {
     return entry.readBigUInt64LE(AT.page) === pageChecksum(entry, page);
   }
 
-  /** Dates the file, so that the order of use outlives the process. */
+  /** Sets the file's modification time, so that the order of use outlives the process. */
   markUsed(): void {
     const now = new Date();
     utimesSync(this.path, now, now);
@@ -207,7 +207,7 @@ function decrypt(entry: Buffer, page: Uint8Array, secret: Uint8Array): boolean {
   return true;
 }
 
-/** Checksum of a page, which other ids do not share. */
+/** Checksum of a page, keyed by its id: the same contents under another id do not match. */
 function pageChecksum(entry: Buffer, page: Uint8Array): bigint {
   return checksum(page, entry.readBigUInt64LE(AT.id));
 }

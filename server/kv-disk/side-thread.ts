@@ -1,15 +1,15 @@
 /**
- * Words that an engine's thread shares with a thread beside it: they wake it, tell it to end, and let it call
- * the engine until that closes.
+ * Shared words by which an engine's thread wakes and stops a side thread, and lets it call the engine until
+ * that closes.
  */
 
-/** Rises with every task; the thread sleeps on it. */
+/** Rises with every task; the side thread sleeps on it. */
 export const RINGS = 0;
-/** `OPEN`, or `CALLING` while the thread calls the engine, or `SHUT` when it must not any more. */
+/** `OPEN`; `CALLING` while the side thread calls the engine; `SHUT` once it must not call any more. */
 const GATE = 1;
-/** 1 when the thread has ended. */
+/** 1 when the side thread has ended. */
 const ENDED = 2;
-/** 1 when the thread must end. */
+/** 1 when the side thread must end. */
 const STOPPED = 3;
 const WORDS = 4;
 
@@ -17,7 +17,7 @@ const OPEN = 0;
 const CALLING = 1;
 const SHUT = 2;
 
-/** Longest wait for the thread's end, and for a call. */
+/** Maximum wait for the side thread's end, and between two looks at the gate. */
 const END_MS_MAX = 5000;
 
 export type SideWords = Int32Array<SharedArrayBuffer>;
@@ -26,7 +26,7 @@ export function makeSideWords(): SideWords {
   return new Int32Array(new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT));
 }
 
-/** Wakes the thread. */
+/** Wakes the side thread. */
 export function ring(words: SideWords): void {
   Atomics.add(words, RINGS, 1);
   Atomics.notify(words, RINGS);
@@ -49,7 +49,10 @@ export function ended(words: SideWords): void {
   Atomics.notify(words, ENDED);
 }
 
-/** Calls the engine, whose failure its own thread finds out about. Returns false after one, or if it closes. */
+/**
+ * Calls the engine, unless it is closing. Returns false if it is, or if the call fails; the engine's own
+ * thread notices the failure too.
+ */
 export function callEngine(words: SideWords, call: () => void): boolean {
   if (Atomics.compareExchange(words, GATE, OPEN, CALLING) !== OPEN) return false;
   try {
@@ -63,7 +66,10 @@ export function callEngine(words: SideWords, call: () => void): boolean {
   }
 }
 
-/** Ends the thread, after what it finishes soon. From then on it does not call the engine. */
+/**
+ * Ends the side thread, for which it waits up to END_MS_MAX. Then waits until the thread is in no call of the
+ * engine, and forbids further ones.
+ */
 export function stop(words: SideWords): void {
   Atomics.store(words, STOPPED, 1);
   ring(words);

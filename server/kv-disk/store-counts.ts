@@ -2,9 +2,9 @@
 export interface StoreCounts {
   stored: number;
   read: number;
-  /** Pages that were not as they were stored. */
+  /** Pages whose contents failed their checksum or decryption. */
   damaged: number;
-  /** Reads and writes that the system refused. */
+  /** Reads and writes that failed with a system error. */
   failedReads: number;
   failedWrites: number;
   droppedSegments: number;

@@ -9,9 +9,9 @@ import type { StoreCounts } from "./store-counts.ts";
 
 declare const self: Worker;
 
-/** Longest time that a busy thread keeps its counts to itself. */
+/** Maximum time between two reports of the counts while the thread is busy. */
 const COUNT_MS = 1000;
-/** Interval of attempts to become the folder's writer: no event tells that its lock is free. */
+/** Interval of attempts to become the folder's writer: no event tells when its lock is released. */
 const RETRY_MS = 1000;
 
 self.onmessage = ({ data }: MessageEvent<DiskStart>) => {
@@ -32,7 +32,7 @@ interface DeviceMemory {
   readonly engine: EngineHandle;
 }
 
-/** A page or piece to be written: in a place, or in the next slot. */
+/** A page or piece to be written, from a place of host memory or from the next slot. */
 interface Waiting {
   readonly id: string;
   readonly place: number | null;
@@ -73,7 +73,7 @@ class DiskThread {
     this.#counted = { ...this.#store.counts };
   }
 
-  /** Does tasks until the engine's thread stops it: loads first, because a prompt waits for them. */
+  /** Runs tasks until the engine's thread stops it: loads first, because a prompt waits for them. */
   run(): void {
     const store = this.#store;
     store.takeGone();
@@ -94,7 +94,7 @@ class DiskThread {
       const gone = store.takeGone();
       if (gone.length > 0) tell(this.#start, { kind: "gone", ids: gone });
     }
-    while (this.#stores.length > 0) this.#storeOne(); // their pages are in slots
+    while (this.#stores.length > 0) this.#storeOne(); // their pages are already in slots
     store.close();
   }
 
@@ -103,7 +103,7 @@ class DiskThread {
     tell(this.#start, { kind: "opened", ids: [...this.#store.ids()], isReadOnly });
   }
 
-  /** Tells what was counted since the last time. */
+  /** Reports the counts since the last report. */
   #count(): void {
     this.#countedMs = performance.now();
     const now = { ...this.#store.counts };
@@ -173,7 +173,7 @@ class DiskThread {
     );
   }
 
-  /** Reads a page or a piece, and calls `write` unless the device may not be written any more. */
+  /** Reads a page or a piece, and calls `write` unless the device is closing. */
   #loadOne(id: string, write: (memory: DeviceMemory) => void): boolean {
     return this.#store.get(id, this.#page) && this.#call(write);
   }

@@ -8,35 +8,37 @@ import { pieceAt, statePages } from "../kv-disk/protocol.ts";
 import { makeSideWords, ring, stop } from "../kv-disk/side-thread.ts";
 import type { HostAnswer, HostStart, HostTask, KvHostSetup } from "./protocol.ts";
 
-/** Bytes a second that are assumed before the first load, and milliseconds to begin a page's copy. */
+/**
+ * Assumed before the first copies: bytes per ms of a load, ms to begin the copy of a page, and ms of latency.
+ */
 const LOAD_BYTES_PER_MS = 10e6;
 const BEGIN_MS = 0.01;
 const LATENCY_MS = 0.2;
-/** Bytes of copies on their way at most, but at least so many pages. */
+/** Maximum bytes of copies in flight, and the pages that are allowed in any case. */
 const SENDING_BYTES_MAX = 128 * 2 ** 20;
 const SENDING_PAGES_MIN = 4;
-/** Fewest pages of a load that tell the time of a page. */
+/** Minimum pages of a load from which the time of a page is estimated. */
 const MEASURED_PAGES_MIN = 4;
 
-/** A GPU's engine, whose pages and states are copied. */
+/** A GPU engine's memory, whose pages and states are copied. */
 export interface PlaceMemory {
   /** Library and handle, for the thread that waits for copies. */
   readonly native: Pick<Extract<HostTask, { kind: "attach" }>, "library" | "engine">;
   openPlaces(count: number): void;
-  /** Begin copies, which end before a later step changes what is copied. */
+  /** Begin copies on the device's stream, ordered before any later step that changes their sources. */
   sendPages(pages: Int32Array, places: Int32Array): void;
   sendState(slot: StateSlot, offset: number, size: number, place: Place): void;
 }
 
 interface Job {
-  /** Pages and pieces of a fetch; 0: it settles what was sent. */
+  /** Pages and state pieces of a fetch; 0 for a task that waits for earlier sends. */
   readonly pages: number;
   readonly startedMs: number;
   readonly done: (isRight: boolean) => void;
 }
 
 /**
- * Places in pinned memory of a GPU's engine, on the engine's thread. Copies are begun here, and a thread of their own
+ * Places for KV pages in pinned host memory, used from the engine's thread. Copies begin here; a side thread
  * waits for them, so that no step does.
  */
 export class NativePlaces implements HostMemory {
@@ -51,7 +53,7 @@ export class NativePlaces implements HostMemory {
   #nextJob = 0;
   #isOpen = true;
 
-  /** Starts the thread, which rings `doorbell` for each answer. */
+  /** Starts the side thread, which rings `doorbell` for each reply. */
   constructor(setup: KvHostSetup, engine: number, doorbell: SharedArrayBuffer) {
     const { pageBytes } = setup;
     this.#setup = setup;
@@ -71,7 +73,7 @@ export class NativePlaces implements HostMemory {
     worker.postMessage(start, [port2]);
   }
 
-  /** Names the memory of the pages, and allocates the places. Throws NativeError. */
+  /** Attaches the engine whose pages are copied, and allocates the places. Throws NativeError. */
   attach(memory: PlaceMemory): void {
     memory.openPlaces(this.places);
     this.#memory = memory;
@@ -100,7 +102,7 @@ export class NativePlaces implements HostMemory {
     this.#tell({ kind: "fetch", job, pages: Int32Array.from(pages), places: Int32Array.from(places), slot });
   }
 
-  /** Takes the thread's answers, and calls their `done`. */
+  /** Handles the side thread's replies, and calls their `done`. */
   receive(): void {
     while (this.#isOpen) {
       const received = receiveMessageOnPort(this.#port);
@@ -109,7 +111,7 @@ export class NativePlaces implements HostMemory {
     }
   }
 
-  /** Ends the thread. Call it before the device is closed. No `done` is called any more. */
+  /** Ends the side thread. Call it before the device is closed. Calls no `done` any more. */
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;

@@ -1,28 +1,28 @@
-/** Chooses how many pages of each engine are kept in the host's memory. */
+/** Chooses how many KV pages of each engine are kept in host memory. */
 import { formatBytes } from "../../gpu/memory.ts";
 import { PAGE_TOKENS } from "../../gpu/native/open.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { KvHostSetup } from "./protocol.ts";
 
-/** Facts that the pages' sizes and their room depend on. */
+/** Facts on which the size and number of the pages depend. */
 export interface HostPlanFacts {
   readonly isGpu: boolean;
   readonly isEncoder: boolean;
   readonly engines: number;
   readonly pageBytes: number;
   readonly stateBytes: number;
-  /** Free memory of the host beside that which the engines take. */
+  /** Free memory of the host, without the memory that the engines take. */
   readonly freeBytes: number;
 }
 
-/** Pages in the host's memory; null: none were asked for. */
+/** Pages in host memory; null if none were requested. */
 export interface HostPlan {
   readonly setup: Omit<KvHostSetup, "workerUrl"> | null;
-  /** Sentence for the operator; null if there is nothing to say. */
+  /** Sentence for the operator; null for none. */
   readonly note: string | null;
 }
 
-/** Plans the pages in the host's memory. Throws ConfigError if there can be none. */
+/** Plans the pages in host memory. Throws ConfigError if it can hold none. */
 export function planHost({ kvHost }: Pick<Config, "kvHost">, facts: HostPlanFacts): HostPlan {
   if (kvHost === 0) return { setup: null, note: null };
   const refuse = (reason: string): never => {

@@ -1,13 +1,13 @@
 import type { EngineHandle } from "../../gpu/native.ts";
 
-/** Settings of the tier in the host's memory for all engines of a model. */
+/** Settings of the KV tier in host memory, for all engines of a model. */
 export interface KvHostSetup {
   /** URL of worker.ts. */
   readonly workerUrl: string;
   /** Places of each engine. */
   readonly places: number;
   readonly pageBytes: number;
-  /** Size of a recurrent state; 0: the model has none. */
+  /** Bytes of a recurrent state; 0 if the model has none. */
   readonly stateBytes: number;
   readonly pageTokens: number;
 }
@@ -15,18 +15,18 @@ export interface KvHostSetup {
 /** First message to the thread that waits for copies. */
 export interface HostStart {
   readonly setup: KvHostSetup;
-  /** Port of `HostTask`s and of the answers. */
+  /** Port of `HostTask`s and of their replies. */
   readonly port: MessagePort;
-  /** Words of side-thread.ts. */
+  /** Words shared with side-thread.ts. */
   readonly words: SharedArrayBuffer;
-  /** The engine's doorbell, rung for each answer. */
+  /** The engine's doorbell, rung for each reply. */
   readonly doorbell: SharedArrayBuffer;
 }
 
 export type HostTask =
-  /** The engine whose pages are copied. */
+  /** Sent once: library and handle of the engine whose pages are copied. */
   | { readonly kind: "attach"; readonly library: string; readonly engine: EngineHandle }
-  /** Waits until what was sent before is in its places. */
+  /** Waits until all earlier sends have reached their places. */
   | { readonly kind: "settle"; readonly job: number }
   /** Copies to pages, then to a state slot; null: none. */
   | {

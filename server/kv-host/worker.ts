@@ -1,4 +1,7 @@
-/** Entry of the thread that waits for copies between the host's memory and a GPU. It never returns to its event loop. */
+/**
+ * Entry of the thread that waits for copies between host memory and a GPU. It never returns to its event
+ * loop.
+ */
 import { receiveMessageOnPort } from "node:worker_threads";
 import { type EngineHandle, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { pieceAt } from "../kv-disk/protocol.ts";
@@ -7,7 +10,7 @@ import type { HostAnswer, HostStart, HostTask } from "./protocol.ts";
 
 declare const self: Worker;
 
-/** Pages of a call, between which the thread may be stopped. */
+/** Maximum pages of a copy call; the thread can be stopped between calls. */
 const CALL_PAGES_MAX = 64;
 
 type Fetch = Extract<HostTask, { kind: "fetch" }>;
@@ -34,7 +37,7 @@ class HostThread {
     this.#words = words;
   }
 
-  /** Does tasks until it is stopped: fetches first, because a prompt waits for them. */
+  /** Runs tasks until it is stopped: fetches first, because a prompt waits for them. */
   run(): void {
     for (;;) {
       const rings = Atomics.load(this.#words, RINGS);

@@ -40,7 +40,9 @@ function dense(
   return { name, layers, hidden, feedForward, queryHeads, kvHeads, headSize, vocab };
 }
 
-/** Work of a model in a quantisation. Q4_K_M has some values and downward projections in Q6_K. */
+/**
+ * Weights and operations of a model in a quantization. Q4_K_M stores some value and down projections in Q6_K.
+ */
 export function commonWork(model: CommonModel, quant: CommonQuant): ModelWork {
   const { layers, hidden, queryHeads, kvHeads, headSize, experts = { count: 1, used: 1 } } = model;
   const few = quant === "Q8_0" ? matrixFormats.q8_0 : storedTypes.Q4_K.number;
@@ -67,7 +69,7 @@ export function commonWork(model: CommonModel, quant: CommonQuant): ModelWork {
   };
 }
 
-/** True for the layers that the quantisation gives more bits: the first and last eighth, and a third of the rest. */
+/** True for the layers that get more bits: the first and last eighth, and a third of the others. */
 function hasMoreBits(layer: number, layers: number): boolean {
   const eighth = Math.floor(layers / 8);
   return layer < eighth || layer >= Math.floor((7 * layers) / 8) || (layer - eighth) % 3 === 2;

@@ -3,12 +3,12 @@
 import type { MatrixWork, ModelWork } from "../../model/work.ts";
 import { ceilingOf, type Limit, type MachineRates, type MatrixShare } from "./measure.ts";
 
-/** Tokens of the prompt, and of the context of the stream, that an estimate is for. */
+/** Prompt tokens, and context tokens of a decode step, for which speed is estimated. */
 export const ESTIMATE_TOKENS = 512;
 
 /**
- * Tokens per second of a prompt and of one stream. Matrices and attention count; norms, sampling and the
- * server come on top.
+ * Estimated speed of one request: prefill and decode tokens per second. Counts matrices and attention; norms,
+ * sampling and the server take additional time.
  */
 export interface SpeedEstimate {
   /** Bytes of all matrices in memory. */
@@ -19,7 +19,7 @@ export interface SpeedEstimate {
   readonly streamLimit: Limit;
 }
 
-/** Time of a part of a step, by the ceiling that limits it. */
+/** Seconds of a step, split by the ceiling that limits each part of it. */
 type Times = Record<Limit, number>;
 
 export function estimateSpeed(work: ModelWork, rates: MachineRates): SpeedEstimate {
@@ -38,7 +38,7 @@ function largest({ memory, arithmetic }: Times): Limit {
   return memory > arithmetic ? "memory" : "arithmetic";
 }
 
-/** Seconds of a step: a prompt of some tokens, or one token behind ESTIMATE_TOKENS others. */
+/** Seconds of a step that computes a prompt of `tokens` tokens, or one token after ESTIMATE_TOKENS others. */
 function stepTimes(work: ModelWork, rates: MachineRates, tokens: number): Times {
   const times: Times = { memory: 0, arithmetic: 0 };
   for (const matrix of work.matrices) {
@@ -58,7 +58,7 @@ function stepTimes(work: ModelWork, rates: MachineRates, tokens: number): Times 
   return times;
 }
 
-/** Share of the numbers that a step of so many tokens reads: that of experts which at least one token uses. */
+/** Share of a matrix that a step of `rows` tokens reads: experts that no token uses are not read. */
 function readShare({ share }: MatrixWork, rows: number): number {
   return 1 - (1 - share) ** rows;
 }
@@ -79,7 +79,10 @@ function addWork(
   times[limit] += Math.max(memory, arithmetic) / part.share;
 }
 
-/** The measured matrix nearest to one of this format times so many rows; of another format if none was measured. */
+/**
+ * Measured matrix of the same format and the nearest number of rows; of another format if that one was not
+ * measured.
+ */
 function nearest({ matrices }: MachineRates, format: number, rows: number): MatrixShare {
   const same = matrices.filter((one) => one.format === format);
   const alike = matrices.filter((one) => ceilingOf(one.format) === ceilingOf(format));
@@ -92,7 +95,7 @@ function numberBytes(rates: MachineRates, { format }: MatrixWork): number {
   return nearest(rates, format, 1).numberBytes;
 }
 
-/** Share that attention reaches; 1 if it was not measured. */
+/** Share of the ceiling that attention reaches; 1 if it was not measured. */
 function attentionShare({ attention }: MachineRates, tokens: number): number {
   const one = attention.find((measured) => measured.tokens > 1 === tokens > 1);
   return one?.share ?? 1;

@@ -1,4 +1,4 @@
-/** Measures what this machine can do at most, and how much of it kernels reach. */
+/** Measures this machine's peak rates, and the share of them that kernels reach. */
 
 import { loadavg } from "node:os";
 import type { CeilingName, Isa, KernelRates, MeterHandle, NativeLibrary } from "../../gpu/native.ts";
@@ -7,53 +7,53 @@ import { matrixFormats } from "../../model/matrix-formats.ts";
 /** Rates of all threads together: bytes per second of `read`, operations per second of the others. */
 export type Ceilings = Readonly<Record<CeilingName, number>>;
 
-/** A ceiling that limits work. */
+/** Ceiling of a roofline that limits the work. */
 export type Limit = "memory" | "arithmetic";
 
 /** Rates of a kernel, and its share of the ceiling that limits it. */
 export interface KernelShare extends KernelRates {
   readonly limit: Limit;
-  /** Least time that the ceilings allow, over the time taken. */
+  /** Minimum time by the ceilings, divided by the measured time. */
   readonly share: number;
 }
 
-/** A matrix of one format times some rows. */
+/** Share reached by a matrix of one format times some rows. */
 export interface MatrixShare extends KernelShare {
   readonly format: number;
   readonly rows: number;
-  /** Bytes in memory of a number of the matrix. */
+  /** Bytes of memory per number of the matrix, scales included. */
   readonly numberBytes: number;
 }
 
-/** Attention of a chunk of tokens behind some keys. */
+/** Share reached by attention of a chunk of tokens after some keys. */
 export interface AttentionShare extends KernelShare {
   readonly tokens: number;
   readonly positions: number;
 }
 
-/** Rates of a machine, as far as they were measured. */
+/** Rates of a machine; lists hold the cases that were measured. */
 export interface MachineRates {
   readonly ceilings: Ceilings;
   readonly matrices: readonly MatrixShare[];
   readonly attention: readonly AttentionShare[];
 }
 
-/** Sizes of the matrix that is measured, of a common model of 8B. */
+/** Sizes of the measured matrix, as in a common model of 8B parameters. */
 const COLUMNS = 4096;
 const DEPTH = 4096;
 
-/** Ceiling of the arithmetic with matrices of a format. */
+/** Arithmetic ceiling for matrices of a format. */
 export function ceilingOf(format: number): CeilingName {
   return format === matrixFormats.plain ? "bf16" : "int8";
 }
 
-/** Mean number of threads that other programs kept busy in the last minute, if they are so many that rates suffer; else null. */
+/** Load average of the last minute, in threads, if it is high enough to lower measured rates; else null. */
 export function disturbingLoad(cores: number): number | null {
   const load = loadavg()[0]!;
   return load > cores / 2 ? load : null;
 }
 
-/** Meter of the processor; a caller closes it. */
+/** Meter of the processor, to be closed by its owner. */
 export class ProcessorMeter {
   readonly #library: NativeLibrary;
   readonly #meter: MeterHandle;
@@ -63,7 +63,7 @@ export class ProcessorMeter {
     this.#meter = library.meterOpen(isa, threads);
   }
 
-  /** The best of some tries, because other programs can only lower a rate. */
+  /** Returns the best of some tries, because other programs can only lower a rate. */
   ceiling(name: CeilingName, ms: number, tries: number): number {
     const rates = Array.from({ length: tries }, () => this.#library.meterCeiling(this.#meter, name, ms));
     return Math.max(...rates);

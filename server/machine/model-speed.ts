@@ -9,16 +9,19 @@ import { type Ceilings, disturbingLoad, ProcessorMeter } from "./measure.ts";
 export interface ModelSpeed extends SpeedEstimate {
   readonly threads: number;
   readonly ceilings: Ceilings;
-  /** Threads that other programs kept busy, if the rates suffer from them; else null. */
+  /** Load of other programs, in threads, if it lowers the measured rates; else null. */
   readonly otherLoad: number | null;
 }
 
 const MS = 150;
 const TRIES = 2;
-/** Formats that are measured at most, those with the most numbers first. */
+/** Maximum formats to measure, those with the most weights first. */
 const FORMATS_MAX = 3;
 
-/** Takes about two seconds. Null where nothing is known: on GPUs, in f32, and for encoders. */
+/**
+ * Measures and estimates. Returns null where there is no estimate: on GPUs, in f32, for encoders, and without
+ * enough memory.
+ */
 export function measureSpeed(library: NativeLibrary, plan: ServingPlan): ModelSpeed | null {
   const { folder, compute, backend } = plan;
   if (backend.gpus !== null || compute.compute === "f32" || folder.config.shape.encoder !== undefined) {

@@ -1,7 +1,10 @@
 import type { ApiError } from "../http/errors.ts";
 import { type Cuttable, Lifecycle, type ServerState } from "../http/lifecycle.ts";
 
-/** Lifecycle of one model of several: its work counts as the server's too, and its loss is its own. */
+/**
+ * Lifecycle of one of several models: its requests also count as the server's, but losing its engines does
+ * not end the server.
+ */
 export class ModelLifecycle extends Lifecycle {
   readonly #server: Lifecycle;
 

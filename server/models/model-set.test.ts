@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { type LoadedModel, type ModelRow, ModelSet, type OnLoading } from "./model-set.ts";
 
-/** A model that is loaded, and has work until it is told that it has none. */
+/** Loaded model that is busy until the test ends its work. */
 class Loaded implements LoadedModel {
   readonly lost: Promise<string>;
   readonly lose: (reason: string) => void;

@@ -1,4 +1,6 @@
-/** Models of a server: loads each one when a request names it, and drops others to keep within the memory limit. */
+/**
+ * Models of a server: loads one when a request names it, and unloads others to stay within the memory limit.
+ */
 
 import { formatBytes } from "../../gpu/memory.ts";
 import { decideResidency, type ModelState, residentBytes } from "../../scheduler/residency/residency.ts";
@@ -15,7 +17,7 @@ export interface LoadedModel {
   close(): Promise<void>;
 }
 
-/** Part of a loaded model, 0 to 1; null where no number is known. */
+/** Receives the loaded share of a model, 0 to 1; null where it is unknown. */
 export type OnLoading = (share: number | null) => void;
 
 /** A model that the set can load. */
@@ -28,7 +30,7 @@ export interface ModelRow<Loaded extends LoadedModel> {
   readonly isPinned: boolean;
   /** Time for which the model stays loaded without requests; infinite for no limit. */
   readonly keepAliveMs: number;
-  /** Checks the files. Throws an error for people. Called before others make room. */
+  /** Checks the files before other models make room. Throws an error whose message is for users. */
   check(): void;
   load(onLoading: OnLoading): Promise<Loaded>;
 }
@@ -36,9 +38,9 @@ export interface ModelRow<Loaded extends LoadedModel> {
 export interface ModelSetLimits {
   /** Planned bytes of all loaded models together. */
   readonly memoryBytes: number;
-  /** Time that a request waits for its model at most. */
+  /** Maximum time that a request waits for its model. */
   readonly waitMs: number;
-  /** Requests that wait for one model at most. */
+  /** Maximum requests that wait for one model. */
   readonly waitingMax: number;
 }
 
@@ -48,7 +50,7 @@ export interface Lease<Loaded> {
   end(): void;
 }
 
-/** State of a model for people and clients. */
+/** State of a model, for people and clients. */
 export interface ModelStatus extends ModelState {
   /** Requests that wait for the model. */
   readonly waiting: number;
@@ -99,7 +101,7 @@ export class ModelSet<Loaded extends LoadedModel> {
     return [...this.#entries.values()].map(stateOf);
   }
 
-  /** All loaded models, those that leave included. */
+  /** All loaded models, including those that are being unloaded. */
   loaded(): readonly Loaded[] {
     return [...this.#entries.values()].flatMap(({ loaded }) => (loaded === null ? [] : [loaded]));
   }
@@ -117,7 +119,7 @@ export class ModelSet<Loaded extends LoadedModel> {
     return loaded;
   }
 
-  /** Sets the time for which the model stays loaded without requests, from now on. */
+  /** Sets, from now on, how long the model stays loaded without requests. */
   keep(name: string, keepAliveMs: number): void {
     const entry = this.#entries.get(name)!;
     entry.keepAliveMs = keepAliveMs;
@@ -125,8 +127,8 @@ export class ModelSet<Loaded extends LoadedModel> {
   }
 
   /**
-   * Resolves when the model is loaded. Rejects with an ApiError: the model cannot be loaded, did not get its
-   * turn in time, or the client has gone.
+   * Resolves when the model is loaded. Rejects with an ApiError if the model cannot be loaded, was not loaded
+   * in time, or the client has disconnected.
    */
   use(
     name: string,
@@ -138,7 +140,7 @@ export class ModelSet<Loaded extends LoadedModel> {
     return this.#wait(entry, signal, onLoading);
   }
 
-  /** Keeps a loaded model, also one that leaves, until the lease ends. */
+  /** Keeps a loaded model from being freed until the lease ends, even one that is being unloaded. */
   hold(loaded: Loaded): Lease<Loaded> {
     return this.#lease([...this.#entries.values()].find((entry) => entry.loaded === loaded)!);
   }
@@ -208,7 +210,10 @@ export class ModelSet<Loaded extends LoadedModel> {
     );
   }
 
-  /** Seconds after which the model is likely loaded: its load, and those of the models before it. */
+  /**
+   * Estimated seconds until the model is loaded: its load, after the models that are loading or being
+   * unloaded.
+   */
   #retrySeconds(entry: Entry<Loaded>): number {
     const others = [...this.#entries.values()].filter(
       ({ phase }) => phase === "loading" || phase === "leaving",
@@ -228,7 +233,7 @@ export class ModelSet<Loaded extends LoadedModel> {
         if (hasEnded) return;
         hasEnded = true;
         if (entry.leases > 1) this.#ended(entry);
-        // An answer that streams outlives its lease: the last lease ends with the model's work.
+        // A streamed response outlives its lease: the last lease ends when the model is idle.
         else void loaded.whenIdle().then(() => this.#ended(entry));
       },
     };

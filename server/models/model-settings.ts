@@ -1,4 +1,4 @@
-/** Models of a server of several, from its options, its configuration file and a folder. */
+/** Models of a multi-model server, from its options, its configuration file and a folder. */
 
 import { readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -10,7 +10,7 @@ import { type ModelTable, readConfigFile, type SamplingNumbers } from "../config
 export interface ModelSetting {
   /** Name for clients. */
   readonly name: string;
-  /** Folder, GGUF file or published name. */
+  /** Folder, GGUF file or name of a published model. */
   readonly path: string;
   /** The server's settings with those of the model. */
   readonly config: Config;
@@ -20,8 +20,8 @@ export interface ModelSetting {
 }
 
 /**
- * Settings of all models; empty for a server of one model, whose path is `dir` or which comes with Bunting.
- * Throws ConfigError.
+ * Settings of all models. Empty for a server of one model: the one at `dir`, or the one that comes with
+ * Bunting. Throws ConfigError.
  */
 export function modelsOf(config: Config, dir: string | null): readonly ModelSetting[] {
   const tables = [
@@ -64,7 +64,7 @@ export function modelsOf(config: Config, dir: string | null): readonly ModelSett
   }));
 }
 
-/** Refuses options that have a meaning for one model alone. */
+/** Refuses options that only a server of one model supports. */
 function expectSeveral({ servedModelName, record, programs, parrotApi, showCachedText }: Config): void {
   const given = Object.entries({
     servedModelName: servedModelName.length > 0,
@@ -77,7 +77,7 @@ function expectSeveral({ servedModelName, record, programs, parrotApi, showCache
     throw new ConfigError(`${optionName(given[0])} is for a server of one model, and this one has several.`);
 }
 
-/** Reads `name=path`, or a path whose last part is the name. */
+/** Reads `name=path`; a path alone is named by its last part. */
 function named(text: string): ModelTable {
   const at = text.indexOf("=");
   const path = fromHome(text.slice(at + 1));

@@ -1,4 +1,7 @@
-/** Sends traces to an OpenTelemetry collector: OTLP over HTTP, as JSON. Loaded only if traces are wanted. */
+/**
+ * Exports traces to an OpenTelemetry collector: OTLP over HTTP, as JSON. Loaded only if traces are
+ * configured.
+ */
 
 import {
   type Context,
@@ -27,28 +30,28 @@ import {
 import { type Attributes, partSpansOf, type SpanPlan, spansOf, type TracedRequest } from "./request-spans.ts";
 import type { OpenSpan, SpanCounts, Traces } from "./traces.ts";
 
-/** Spans that wait for the collector at most, those on their way included. */
+/** Maximum spans that wait to be exported, including those being sent. */
 const WAITING_MAX = 2048;
-/** Spans that wait at most if one of a batch's or program's answers is to join them: the rest is left to requests. */
+/** Limit at which answers of batches and programs are dropped; the rest of the queue is left to requests. */
 const WAITING_PARTS_MAX = WAITING_MAX / 2;
-/** Spans that are sent together: few, since making their JSON holds up the thread that serves HTTP. */
+/** Spans per export. Few, because their JSON is made on the thread that serves HTTP. */
 const BATCH_SPANS = 64;
 const BATCH_MS = 1000;
-/** Time in which the last spans may be sent when the server ends. */
+/** Maximum time to send the last spans when the server shuts down. */
 const CLOSE_MS = 3000;
 
 export interface OtlpOptions {
-  /** URL of the collector without `/v1/traces`; null: that of the environment. */
+  /** URL of the collector without `/v1/traces`; null: the URL from the environment. */
   readonly endpoint: string | null;
   readonly version: string;
-  /** Time of an attempt with its repetitions; absent: that of the environment, or ten seconds. */
+  /** Timeout of an export with its retries; absent: that of the environment, or ten seconds. */
   readonly timeoutMs?: number;
   readonly closeMs?: number;
-  /** Receives a sentence when the collector stops taking spans. */
+  /** Receives a sentence when the collector stops accepting spans. */
   readonly log: (sentence: string) => void;
 }
 
-/** Traces for a collector. The environment's standard variables say what the options do not. */
+/** Exports traces. OpenTelemetry's standard environment variables apply where an option is absent. */
 export class OtlpTraces implements Traces {
   readonly counts = { exported: 0, failed: 0, dropped: 0 } satisfies SpanCounts;
   readonly #provider: BasicTracerProvider;
@@ -56,7 +59,7 @@ export class OtlpTraces implements Traces {
   readonly #log: (sentence: string) => void;
   readonly #closeMs: number;
   #waiting = 0;
-  /** Called when no span waits. */
+  /** Called when no span waits any more. */
   #onEmpty = (): void => {};
   #isFailing = false;
 
@@ -118,14 +121,14 @@ export class OtlpTraces implements Traces {
     clearTimeout(timeout);
   }
 
-  /** True if so many more spans may wait, of `max` at most; else counts them as dropped. */
+  /** True if `spans` more may wait, `max` in all; otherwise counts them as dropped. */
   #hasRoom(spans: number, max: number): boolean {
     if (this.#waiting + spans <= max) return true;
     this.counts.dropped += spans;
     return false;
   }
 
-  /** Context that the headers of a request name. */
+  /** Parent context from the headers of a request. */
   #parentOf(headers: Headers): Context {
     return this.#propagator.extract(ROOT_CONTEXT, headers, {
       get: (carrier, name) => carrier.get(name) ?? undefined,
@@ -134,14 +137,15 @@ export class OtlpTraces implements Traces {
   }
 
   #sendAll([whole, ...parts]: readonly [SpanPlan, ...SpanPlan[]], kind: SpanKind, parent: Context): void {
-    // Joins the clocks anew for each request: the one of the process does not follow corrections of the other.
+    // Computes the offset of the clocks for each request: the monotonic clock does not follow corrections of
+    // the wall clock.
     const epochMs = Date.now() - performance.now();
     const within = this.#send(whole, kind, parent, epochMs);
     if (within === null) return;
     for (const part of parts) this.#send(part, SpanKind.INTERNAL, within, epochMs);
   }
 
-  /** Returns the context of its parts; null: the trace is not sampled. */
+  /** Sends a span. Returns the context for its children; null if the trace is not sampled. */
   #send(plan: SpanPlan, kind: SpanKind, parent: Context, epochMs: number): Context | null {
     const { name, startMs, endMs, attributes, isError } = plan;
     const span = this.#provider.getTracer("bunting").startSpan(
@@ -160,7 +164,7 @@ export class OtlpTraces implements Traces {
     return trace.setSpan(parent, span);
   }
 
-  /** The exporter, whose outcomes are counted. */
+  /** Wraps the exporter to count its outcomes. */
   #counted(exporter: SpanExporter): SpanExporter {
     return {
       export: (spans: ReadableSpan[], done: (result: ExportResult) => void): void =>
@@ -187,7 +191,7 @@ export class OtlpTraces implements Traces {
   }
 }
 
-/** URL to send to: the collector's, and the path of traces if it does not end with that. */
+/** URL to send to: the collector's, with `/v1/traces` appended if it is missing. */
 export function tracesUrl(endpoint: string): string {
   const url = new URL(endpoint);
   if (!url.pathname.endsWith("/v1/traces")) url.pathname = `${url.pathname.replace(/\/$/, "")}/v1/traces`;

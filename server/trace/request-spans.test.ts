@@ -33,7 +33,7 @@ test("parts follow each other, and each has the causes that it is made of", () =
   expect(spans.slice(1).map(({ attributes }) => attributes)).toEqual([
     { "bunting.cause_ms.handing_over": 2, "bunting.cause_ms.memory": 195 },
     { "bunting.cause_ms.prompt": 98 },
-    // Two milliseconds on the way to the client were decoding, as is known later.
+    // Two milliseconds of writing to the client had been accounted as decoding.
     { "bunting.cause_ms.decode": 80, "bunting.cause_ms.decode_prompts": 20 },
   ]);
   expect(spans[0].attributes).toEqual({

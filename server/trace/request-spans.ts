@@ -1,4 +1,7 @@
-/** The spans of one request, from the account of its time. Nothing in them is text of a prompt or an answer. */
+/**
+ * Spans of one request, made from the breakdown of its time. They never contain text of a prompt or an
+ * answer.
+ */
 
 import { CAUSES, causeIndex, causes, fitMs, type Phase } from "../../scheduler/explain/causes.ts";
 import type { RequestFacts } from "../explain/request-facts.ts";
@@ -7,7 +10,7 @@ import type { RequestFacts } from "../explain/request-facts.ts";
 export type SpanValue = string | number | boolean | readonly string[];
 export type Attributes = Readonly<Record<string, SpanValue>>;
 
-/** A span to be sent. The first of a request is the parent of the others. */
+/** Span to be sent. The first one of a request is the parent of the others. */
 export interface SpanPlan {
   readonly name: string;
   /** Times on the clock of `performance.now()`. */
@@ -17,7 +20,7 @@ export interface SpanPlan {
   readonly isError: boolean;
 }
 
-/** Parameters that a request asks the model with; those that its kind has. */
+/** Sampling parameters of a request, as far as its endpoint has them. */
 export interface Asked {
   /** `gen_ai.operation.name`: chat, text_completion, embeddings, or score. */
   readonly operation: "chat" | "text_completion" | "embeddings" | "score";
@@ -41,18 +44,18 @@ export interface TracedRequest {
   readonly httpStatus: number;
   readonly arrivedMs: number;
   readonly endMs: number;
-  /** Code of the error that it ended with; null: none. */
+  /** Error code with which it ended; null for success. */
   readonly errorType: string | null;
   readonly asked: Asked | null;
-  /** Reasons for which its choices ended, in their order. */
+  /** Finish reasons of its choices, in order. */
   readonly finishReasons: readonly string[];
-  /** Its record; null: it was refused before it had one. */
+  /** Its record; null if it was refused before it had one. */
   readonly facts: RequestFacts | null;
 }
 
-/** An answer within a batch or program that has ended: to a line, or to an output of a call. */
+/** Finished answer within a batch or program: of a line, or of an output of a call. */
 export interface TracedPart {
-  /** Attributes that say what it is of. */
+  /** Attributes that name the batch or program, and the part of it. */
   readonly own: Attributes;
   readonly startMs: number;
   readonly endMs: number;
@@ -64,7 +67,7 @@ export interface TracedPart {
 
 type Causes = RequestFacts["causes"];
 
-/** Plans the spans of a request: its own, then queue, prefill and decode, as far as it came. */
+/** Plans the spans of a request: the request, and queue, prefill and decode as far as it got. */
 export function spansOf(request: TracedRequest): readonly [SpanPlan, ...SpanPlan[]] {
   const { facts, asked, method, route, arrivedMs, endMs, errorType, httpStatus } = request;
   const hasFailed = facts === null ? httpStatus >= 400 : facts.status === "failed";
@@ -102,7 +105,7 @@ export function partSpansOf(part: TracedPart): readonly [SpanPlan, ...SpanPlan[]
   return [whole, ...partsOf(facts, startMs, endMs)];
 }
 
-/** Spans of the parts. Each is as long as its causes take together, and the next one begins where it ends. */
+/** Child spans. Each is as long as its causes take together, and the next one begins where it ends. */
 function partsOf(facts: RequestFacts, arrivedMs: number, wholeEndMs: number): SpanPlan[] {
   const before = facts.first_token_causes ?? facts.causes;
   const queue = ofPhases(before, ["waiting"]);
@@ -110,7 +113,7 @@ function partsOf(facts: RequestFacts, arrivedMs: number, wholeEndMs: number): Sp
   const spans: SpanPlan[] = [];
   let startMs = Math.min(arrivedMs + sum(ofPhases(before, ["arriving"])), wholeEndMs);
   const add = (name: string, parts: Causes, isLast: boolean): void => {
-    // Rounded parts may end a microsecond late.
+    // Rounding may let a span end a microsecond late.
     const endMs = isLast ? wholeEndMs : Math.min(startMs + sum(parts), wholeEndMs);
     if (sum(parts) > 0)
       spans.push({ name, startMs, endMs, attributes: causeAttributes(parts), isError: false });
@@ -123,7 +126,7 @@ function partsOf(facts: RequestFacts, arrivedMs: number, wholeEndMs: number): Sp
   return spans;
 }
 
-/** Attributes of the answer: those of OpenTelemetry's conventions for generative AI, and our own. */
+/** Attributes of the answer, from OpenTelemetry's conventions for generative AI and our own. */
 function answerAttributes(
   facts: RequestFacts,
   { operation, isStream, tokensMax = null, sampling }: Asked,
@@ -182,8 +185,8 @@ function ofPhases(parts: Causes, phases: readonly Phase[]): Causes {
 }
 
 /**
- * Parts of `all` after those of `before`, which sum to `wantedMs`. The account of the first token's way to the client is
- * only known later, so a cause may have less in all than before.
+ * Time by cause after the first token, which sums to `wantedMs`. The breakdown up to the first token is
+ * corrected later, so a cause may have less time in `all` than in `before`.
  */
 function since(before: Causes, all: Causes, wantedMs: number): Causes {
   const ms = new Float64Array(CAUSES);

@@ -1,31 +1,33 @@
-/** Traces of requests, whatever takes them. */
+/** Traces of requests, independent of their exporter. */
 
 import type { RequestFacts } from "../explain/request-facts.ts";
 import type { ApiError } from "../http/errors.ts";
 import type { Asked, Attributes, TracedPart, TracedRequest } from "./request-spans.ts";
 
-/** Spans by what became of them. */
+/** Spans by outcome. */
 export interface SpanCounts {
-  /** Taken by the collector. */
+  /** Accepted by the collector. */
   readonly exported: number;
-  /** Not taken by it. */
+  /** Refused by the collector, or lost on the way. */
   readonly failed: number;
-  /** Not kept: too many waited for the collector. */
+  /** Discarded because too many waited to be exported. */
   readonly dropped: number;
 }
 
-/** Takes the spans of requests and sends them to a collector. */
+/** Takes the spans of requests and exports them. */
 export interface Traces {
   readonly counts: SpanCounts;
-  /** Takes a request that has ended. `headers`: of the request, which may name the span that it is part of. */
+  /** Takes a finished request. `headers`: the request's, which may carry a parent span (traceparent). */
   emit(request: TracedRequest, headers: Headers): void;
-  /** Opens a span that others are children of. `headers`: of the request that began it; null: it begins a trace. */
+  /**
+   * Opens a span for child spans. `headers`: those of the request that caused it; null: it begins a trace.
+   */
   open(name: string, headers: Headers | null): OpenSpan;
-  /** Sends what waits, for a few seconds at most. */
+  /** Exports the waiting spans, for a few seconds at most. */
   close(): Promise<void>;
 }
 
-/** Span of a batch or program. It takes its children's spans as they end, and holds none. */
+/** Span of a batch or program. It exports child spans as they end, and stores none. */
 export interface OpenSpan {
   add(part: TracedPart): void;
   end(attributes: Attributes, isError: boolean): void;
@@ -47,33 +49,33 @@ export interface TraceRecord {
   whenClosed(tell: () => void): void;
 }
 
-/** Notes on one answer for its spans. */
+/** Collects facts about one answer for its spans. */
 export abstract class AnswerTrace {
   readonly #finishReasons: string[] = [];
   protected asked: Asked | null = null;
   protected errorType: string | null = null;
 
-  /** Notes what the model is asked for. */
+  /** Records the request's parameters. */
   asks(asked: Asked): void {
     this.asked = asked;
   }
 
-  /** Notes the end of a choice. */
+  /** Records the finish reason of a choice. */
   finished(choice: number, reason: string): void {
     this.#finishReasons[choice] = reason;
   }
 
-  /** Notes the error that the client is told of first. */
+  /** Records the first error that the client receives. */
   failed({ type, detail }: ApiError): void {
     this.failedWith(detail.apiCode ?? type);
   }
 
-  /** Notes the code of the first error. */
+  /** Records the code of the first error. */
   failedWith(code: string): void {
     this.errorType ??= code;
   }
 
-  /** Reads from a record once that is complete. */
+  /** Reads the record once it is complete. */
   abstract follow(record: TraceRecord): void;
 
   protected get finishReasons(): readonly string[] {
@@ -81,7 +83,7 @@ export abstract class AnswerTrace {
   }
 }
 
-/** Gathers what the spans of one request tell, until it has its response and its records are complete. */
+/** Collects the facts for the spans of one request, until it has a response and its records are complete. */
 export class RequestTrace extends AnswerTrace {
   readonly #traces: Traces;
   readonly #start: TraceStart;
@@ -95,12 +97,12 @@ export class RequestTrace extends AnswerTrace {
     this.#start = start;
   }
 
-  /** Headers of the request, which may name the span that it is part of. */
+  /** Headers of the request, which may carry a parent span. */
   get headers(): Headers {
     return this.#start.request.headers;
   }
 
-  /** Reads from a record once that is complete; from the last one if there are several. */
+  /** Reads the record once it is complete; with several, the last one that was followed. */
   follow(record: TraceRecord): void {
     this.#record = record;
     this.#recordsOpen += 1;
@@ -110,7 +112,7 @@ export class RequestTrace extends AnswerTrace {
     });
   }
 
-  /** Notes that the request has its response. */
+  /** Records the response. */
   responded(status: number, route: string): void {
     this.#response = { status, route, atMs: performance.now() };
     this.#emit();
@@ -120,7 +122,7 @@ export class RequestTrace extends AnswerTrace {
     if (this.#response === null || this.#recordsOpen > 0) return;
     const { status: httpStatus, route, atMs } = this.#response;
     const record = this.#record;
-    // A request that asks the model for nothing is of no interest, unless it was refused.
+    // Requests without generation, such as listings, have no spans unless they failed.
     if (record === null && httpStatus < 400) return;
     const { requestId, request, arrivedMs } = this.#start;
     const traced = {
@@ -135,7 +137,10 @@ export class RequestTrace extends AnswerTrace {
   }
 }
 
-/** Answers of a batch or program that have spans: storages of traces refuse, or show badly, traces of many thousands. */
+/**
+ * Maximum answers of a batch or program with spans: trace stores reject traces of many thousands, or show
+ * them badly.
+ */
 const PARTS_MAX = 1000;
 
 /** Trace of a batch or program, and of the first answers within it. */
@@ -147,7 +152,10 @@ export class WholeTrace {
     this.#span = traces.open(name, headers);
   }
 
-  /** Begins the trace of an answer. `own`: attributes that say what it is of. Null: too many others have spans. */
+  /**
+   * Begins the trace of an answer. `own`: attributes that identify it. Null once PARTS_MAX answers have
+   * spans.
+   */
   part(own: Attributes): PartTrace | null {
     this.#parts += 1;
     return this.#parts > PARTS_MAX ? null : new PartTrace(this.#span, own);
@@ -181,7 +189,7 @@ export class PartTrace extends AnswerTrace {
         startMs: facts.arrivedMs,
         endMs,
         errorType: this.errorType,
-        asked: this.asked!, // a record follows the question
+        asked: this.asked!, // set, because a record exists only after `asks`
         finishReasons: this.finishReasons,
         facts: record.json(),
       });

@@ -1,10 +1,10 @@
-/** Calls of this server with the tab's API key. */
+/** Calls this server with the tab's API key. */
 import { signal } from "@preact/signals";
 import { authorization, ServerError, serverError, type Target } from "../cli/client.ts";
 
 const STORED = "bunting-api-key";
 
-/** The server's sentence about a missing or unknown key; null: it accepts this tab's key. */
+/** Server's sentence about a missing or invalid key; null: this tab's key is accepted. */
 export const keyProblem = signal<string | null>(null);
 
 /** Address of the server that sent this page, also behind a proxy that put it below a path. */
@@ -18,7 +18,10 @@ export function useKey(key: string): void {
   keyProblem.value = null;
 }
 
-/** Calls a route, by its path below the page. Throws ServerError, and has the page ask for a key after 401. */
+/**
+ * Calls a route by its path relative to the page. Throws ServerError; after 401, the page also asks for a
+ * key.
+ */
 export async function call(path: string, init: RequestInit = {}): Promise<Response> {
   const to = target();
   const headers = { ...authorization(to), ...(init.headers as Record<string, string>) };
@@ -27,7 +30,7 @@ export async function call(path: string, init: RequestInit = {}): Promise<Respon
   throw noteKey(await serverError(response, to));
 }
 
-/** Has the page ask for a key if that is the error. */
+/** Makes the page ask for a key if the error is about one. Returns the error. */
 export function noteKey<Thrown>(error: Thrown): Thrown {
   if (error instanceof ServerError && error.status === 401) keyProblem.value = error.message;
   return error;

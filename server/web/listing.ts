@@ -1,11 +1,11 @@
 import { signal } from "@preact/signals";
 import type { ListChange, ListEntry } from "../http/state-events.ts";
 
-/** List of which the stream of the state tells. */
+/** List that the state stream updates. */
 export class Listing<Entry extends ListEntry> {
-  /** Entries in order; null: none were told yet. */
+  /** Entries in order; null: not received yet. */
   readonly entries = signal<readonly Entry[] | null>(null);
-  /** Sentence in place of the list; null: there is a list. */
+  /** Sentence in place of the list; null if there is a list. */
   readonly problem = signal<string | null>(null);
   #byId = new Map<string, Entry>();
 

@@ -1,7 +1,7 @@
 import type { VNode } from "preact";
 import { server } from "./store.ts";
 
-/** Note in place of a view that only the operator's key may see. */
+/** Note in place of a view that needs the operator's key. */
 export function NeedsOperator(): VNode | null {
   if (server.isAdmin.value !== false) return null;
   return (

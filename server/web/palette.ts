@@ -1,4 +1,4 @@
-/** Colours of the style sheet for drawings, which cannot read it themselves. */
+/** Colours of the style sheet, for canvas drawings, which cannot use CSS variables. */
 
 const isDark = matchMedia("(prefers-color-scheme: dark)");
 

@@ -1,6 +1,8 @@
 import type { ComponentChildren, VNode } from "preact";
 
-/** View that scrolls as a whole. It has no id, or the browser would focus it for its address. */
+/**
+ * View that scrolls as a whole. It has no id: the browser would focus an element whose id is in the address.
+ */
 export function Panel({
   name,
   children,

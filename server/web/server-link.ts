@@ -5,17 +5,17 @@ import type { StateEvent } from "../http/state-events.ts";
 import { call, messageOf, noteKey, target } from "./api.ts";
 
 const RETRY_MS = 1000;
-/** Longest wait between two tries to reach the server. */
+/** Longest pause between two connection attempts. */
 const RETRY_MS_MAX = 8000;
 
 /**
- * Stream of the server's state while the page is visible. It asks for what is on screen alone, and begins
- * again after it broke off.
+ * Stream of the server's state while the page is visible. Requests only the state of the view on screen, and
+ * reconnects after a failure.
  */
 export class ServerLink {
-  /** Sentence why the user cannot ask now; null: the user can. */
+  /** Sentence that says why the user cannot send a message now; null: the user can. */
   readonly problem = signal<string | null>("Connecting to the server …");
-  /** Progress while the model is being loaded; null: none is known. */
+  /** Progress while the model loads; null: none is known. */
   readonly loading = signal<LoadingFacts | null>(null);
   /** Names of models, the server's own first. */
   readonly models = signal<readonly string[]>([]);
@@ -27,10 +27,10 @@ export class ServerLink {
   #stopping: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #waitMs = RETRY_MS;
-  /** Last sentence of the server about itself. */
+  /** Last status sentence from the server. */
   #said: string | null = null;
 
-  /** `onEvent` receives the events of the view on screen. */
+  /** `onEvent` receives the events for the view on screen. */
   constructor(onEvent: (event: StateEvent) => void) {
     this.#onEvent = onEvent;
     document.addEventListener("visibilitychange", () => {
@@ -39,7 +39,7 @@ export class ServerLink {
     });
   }
 
-  /** Streams what a view shows, by the parameters of the stream. */
+  /** Streams the state of a view. `query`: parameters of the stream. */
   show(query: string): void {
     if (query === this.#query && this.#stopping !== null) return;
     this.#query = query;
@@ -91,7 +91,7 @@ export class ServerLink {
       const { status } = error as ServerError;
       this.#waitMs = RETRY_MS;
       this.#tell(status === 401 ? null : messageOf(error));
-      if (status === 401) return; // the form for a key connects
+      if (status === 401) return; // the key form reconnects
       void this.#readProgress();
     } else {
       const before = this.#said === null ? "" : ` It said last: ${this.#said}.`;
@@ -106,7 +106,7 @@ export class ServerLink {
       const health = (await (await call("health")).json()) as { readonly loading?: LoadingFacts };
       this.loading.value = health.loading ?? null;
     } catch {
-      this.loading.value = null; // the next try says why
+      this.loading.value = null; // the next attempt reports the reason
     }
   }
 

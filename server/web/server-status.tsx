@@ -9,7 +9,7 @@ const stages = {
   copying: "Copying to the GPU",
 } as const;
 
-/** Reason why the server takes no questions, with the progress of a model that is being loaded. */
+/** Reason why the server accepts no messages, with the progress of a loading model. */
 export function ServerStatus(): VNode | null {
   const { value: problem } = server.problem;
   const { value: loading } = server.loading;

@@ -8,21 +8,24 @@ import { KvCacheManager } from "../../scheduler/cache/kv-cache-manager.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 
-/** Checkpoints at the ends of sequences alone. */
+/** Checkpoints only at the ends of sequences. */
 export class EndsOnly extends GreedyDual {
   override positions(): ReturnType<CheckpointPolicy["positions"]> {
     return [];
   }
 }
 
-/** No checkpoints at distances from a prompt's end: Marconi's positions (arXiv:2411.19379 §4.1). */
+/**
+ * Checkpoints at branches and ends, and none at fixed distances before a prompt's end: Marconi's positions
+ * (arXiv:2411.19379 §4.1).
+ */
 export class BranchesAndEnds extends GreedyDual {
   override positions(prompt: PromptToSave): ReturnType<CheckpointPolicy["positions"]> {
     return super.positions(prompt).filter(([, kind]) => kind !== "distant");
   }
 }
 
-/** The least recently used checkpoint is evicted first. */
+/** Evicts the least recently used checkpoint first. */
 export class RecentlyUsed extends GreedyDual {
   #uses = 0;
 
@@ -42,7 +45,7 @@ export class RecentlyUsed extends GreedyDual {
   override evicted(): void {}
 }
 
-/** Our policy with other checkpoints. */
+/** Our policy with another checkpoint policy. */
 export function withCheckpoints(name: string, open: () => CheckpointPolicy): Policy {
   return {
     ...ours(),

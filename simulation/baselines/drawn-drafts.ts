@@ -3,25 +3,27 @@ import type { DraftBaseline } from "../../scheduler/policy.ts";
 import { answerToken } from "../answer-token.ts";
 import { nameOf } from "../workloads/parts.ts";
 
-/** Quality of the drafts of one kind of answer. */
+/** Quality of the drafts for one kind of completion. */
 export interface DraftCurve {
-  /** Share of the places of an answer for which there is a draft. Such places come in runs. */
+  /** Share of a completion's positions for which there is a draft. Such positions come in runs. */
   readonly share: number;
-  /** Chance that the first token of a draft is right, and the factor by which each further one's is lower. */
+  /**
+   * Probability that a draft's first token is right, and the factor by which it falls for each further token.
+   */
   readonly first: number;
   readonly decay: number;
 }
 
-/** Places in a run with drafts, or without any. */
+/** Positions in a run with drafts, or in one without. */
 const RUN = 12;
-/** Kinds of drafted tokens: their places in the draft. */
+/** Kinds of draft tokens: one per position in the draft. */
 const PLACES = 16;
-/** Chance of a token before anything is known of it. */
+/** Estimated acceptance of a kind before any outcome is known. */
 const PRIOR = 0.5;
 
 /**
- * Drafts of a simulation's answers whose tokens are right with drawn chances. `curveOf` gives the curve of a
- * call by its index; `seed` and `vocabSize` are those of the simulation.
+ * Drafts for a simulation's completions, right with given probabilities. `curveOf` gives the curve of a call
+ * by its index; `seed` and `vocabSize` are those of the simulation.
  */
 export function drawnDrafts(
   curveOf: (call: number) => DraftCurve,
@@ -50,7 +52,7 @@ export function drawnDrafts(
   return { kind: "baseline", open: () => ({ priors: new Array<number>(PLACES).fill(PRIOR), open }) };
 }
 
-/** A number in 0 … 1 that depends on others. */
+/** Pseudo-random number in 0 … 1, a hash of the arguments. */
 function unit(...numbers: readonly number[]): number {
   return nameOf(...numbers) / 2 ** 32;
 }

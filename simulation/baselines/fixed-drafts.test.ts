@@ -1,4 +1,7 @@
-/** The priced number of drafts against fixed ones, on devices whose rows cost little and much. */
+/**
+ * Drafts whose length follows from its price, compared with fixed lengths, on devices where a row costs
+ * little or much.
+ */
 
 import { expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
@@ -19,7 +22,10 @@ const quotes: DraftCurve = { share: 0.8, first: 0.92, decay: 0.99 };
 const chats: DraftCurve = { share: 0.25, first: 0.4, decay: 0.85 };
 const SEED = 3;
 
-/** Calls of 100 tokens of prompt and answer in eight crowds, of so many at the same time each. */
+/**
+ * Calls with prompts and completions of about 100 tokens, in eight crowds. The `size` calls of a crowd arrive
+ * at once.
+ */
 function crowds(size: number): Workload {
   const random = new SeededRandom(SEED);
   const arrivals = Array.from(
@@ -44,7 +50,7 @@ interface Load {
   readonly rowShare: number;
 }
 
-/** The report of a load under `count` drafts, or as many as pay (null), or none (0). */
+/** Report of a load with drafts of `count` tokens; null: as many as pay off; 0: none. */
 function reportOf({ size, curve, rowShare }: Load, count: number | null): SimulationReport {
   const drafts = drawnDrafts(() => curve, SEED, VOCABULARY);
   const policy = ours();

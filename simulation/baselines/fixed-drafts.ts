@@ -8,7 +8,7 @@ import { openStepRule } from "../../scheduler/engine/step/time-budget.ts";
 import type { ObjectiveRules } from "../../scheduler/objective.ts";
 import type { BatchPolicy, StepBaseline } from "../../scheduler/policy.ts";
 
-/** Checks the first `tokens` of every draft, whatever they cost, beside the chunks of another rule. */
+/** Verifies the first `tokens` of every draft, at any cost, beside the chunks of another rule. */
 export function fixedDrafts(batch: BatchPolicy, tokens: number): StepBaseline {
   return {
     kind: "baseline",

@@ -3,7 +3,7 @@ import { ArrivalList } from "../../scheduler/engine/queue/arrival-list.ts";
 import type { QueueOrder } from "../../scheduler/engine/queue/queue-order.ts";
 import type { Sequence } from "../../scheduler/engine/sequence.ts";
 
-/** Waiting sequences that LongestPrefix compares at most, first come first. */
+/** Maximum waiting sequences that LongestPrefix compares, the first to arrive. */
 const COMPARED_MAX = 512;
 
 /**

@@ -1,4 +1,4 @@
-/** Queue orders that go by sessions, each inside of the same fair shares of tenants. */
+/** Queue orders by session, all within the same fair shares of tenants. */
 
 import { assert } from "../../base/assert.ts";
 import type { Objective } from "../../scheduler/core.ts";
@@ -36,7 +36,7 @@ function byTenant(orderOf: () => QueueOrder): QueueBaseline {
   return { kind: "baseline", open: () => new ByTenant(orderOf) };
 }
 
-/** Order with the tenants' shares of ours, for sequences of the latency objective only. */
+/** Order within our shares of tenants, for sequences of the latency objective only. */
 class ByTenant extends Tenants implements QueueOrder {
   readonly separatesObjectives = true;
 
@@ -50,12 +50,12 @@ class ByTenant extends Tenants implements QueueOrder {
   }
 }
 
-/** Number of a sequence's session, for a subagent its agent's; null: it has none. */
+/** Id of a sequence's session, for a subagent that of its agent; null: it has none. */
 function sessionOf({ service: { session } }: Sequence): number | null {
   return session === null ? null : (session.parent ?? session.id);
 }
 
-/** Tokens that were computed for sessions, on all engines that share it. */
+/** Tokens that were computed for each session, on all engines that share this object. */
 class AttainedService {
   readonly #sessions = new Map<number, { tokens: number; readonly running: Set<Sequence> }>();
 
@@ -82,14 +82,17 @@ class AttainedService {
 }
 
 const LEVELS = 10;
-/** Service below which a session is in the first level; each level is twice as wide as the one before. */
+/** Service of a session in the first level; each level is twice as wide as the one before. */
 const LEVEL_TOKENS = 1024;
-/** Wait for each token of a session's service after which its sequence goes to the first level. */
+/**
+ * Milliseconds of waiting per token of its session's service after which a sequence is served as in the first
+ * level.
+ */
 const PROMOTED_MS = 1;
 
 /**
- * Levels by attained service. The first level with a sequence is next, and a level is first come, first
- * served. Our choices: levels go by tokens, and no running sequence is preempted for a level before its own.
+ * Levels by attained service: the first non-empty level is served, each level in order of arrival. Our
+ * choices: levels count tokens, and a running sequence is never preempted for one of a lower level.
  */
 class AttainedLevels implements QueueOrder {
   readonly #service: AttainedService;
@@ -164,7 +167,7 @@ class FirstSession implements QueueOrder {
   }
 }
 
-/** Sequences by their wait over the tokens that they have to compute. */
+/** Order by response ratio: wait divided by the tokens that the sequence has to compute. */
 class HighestRatio implements QueueOrder {
   readonly #lookUp: (sequence: Sequence) => number;
   readonly #waiting = new ArrivalList<Sequence>();

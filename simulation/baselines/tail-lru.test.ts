@@ -1,4 +1,4 @@
-/** T-LRU by example: it spares the whole of no conversation whose end is cheap to compute. */
+/** T-LRU by example: of each conversation it first evicts the end that is cheap to compute again. */
 
 import { expect, test } from "bun:test";
 import { Cache } from "../../scheduler/cache/cache.ts";

@@ -4,14 +4,14 @@ import { LruList, type RadixNode } from "../../scheduler/cache/radix-tree.ts";
 import { type CostModel, promptMs } from "../../scheduler/cost/cost-model.ts";
 import type { CacheBaseline } from "../../scheduler/policy.ts";
 
-/** Time to first token that no turn is to exceed; the paper's target. */
+/** Target for the time to first token of every turn, as in the paper. */
 const TARGET_MS = 200;
-/** Tokens that the next turn of a conversation is expected to add. */
+/** Expected new tokens of a conversation's next turn. */
 const NEXT_TOKENS = 256;
 
 /**
- * Tail-optimized LRU (T-LRU, arXiv:2510.15152 §3): first evicts the ends of conversations whose next turn
- * computes them within the target anyway, then the least recently used.
+ * Tail-optimized LRU (T-LRU, arXiv:2510.15152 §3): first evicts ends of conversations that the next turn can
+ * recompute within the target, then the least recently used nodes.
  */
 export const tailLruCache: CacheBaseline = {
   kind: "baseline",
@@ -31,12 +31,14 @@ export function sparedTokens(costs: CostModel): number {
   return Math.max(0, fits - NEXT_TOKENS);
 }
 
-/** Least recently used order in which leaves that are cheap to compute again come first. */
+/** LRU order with leaves that are cheap to recompute first. */
 export class TailLru implements EvictionPolicy {
   readonly pagesProtected = 0;
   readonly #spared: number;
   readonly #nodes = new LruList();
-  /** Longest conversation that has ended in a node or below it, also where its end is evicted. */
+  /**
+   * Tokens of the longest conversation that ended in a node or below it, even if its end has been evicted.
+   */
   readonly #lengths = new WeakMap<RadixNode, number>();
 
   /** `spared`: tokens at the end of a conversation that may be evicted first. */

@@ -49,7 +49,7 @@ class Replay {
   readonly #hosts: readonly ReplayedHost[];
   readonly #fleet: Fleet;
   readonly #placements = new Map<SequenceId, Placement>();
-  /** The entries of the next answers of the engines' tiers, or entries before them. */
+  /** Index of the next entry with a tier's reply, by engine; or of an entry before it. */
   readonly #answers: number[];
   #entry = 0;
   #atMs = 0;
@@ -188,7 +188,7 @@ class Replay {
     );
   }
 
-  /** The answer of an engine's tier that comes next in the recording. */
+  /** Takes the tier's next recorded reply of this engine. */
   #nextAnswer(engine: EngineId): number {
     for (let index = Math.max(this.#answers[engine]!, this.#entry); index < this.#entries.length; index++) {
       const entry = this.#entries[index]!;

@@ -36,7 +36,7 @@ export class ReplayedHost implements EngineLink {
   /** True after a failure, until the recording reaches its loss. */
   isDown = false;
 
-  /** `nextAnswer` returns the next recorded answer of the tier here. */
+  /** `nextAnswer` returns the next recorded reply of this engine's tier. */
   constructor(spec: DeviceSpec, settings: EngineSettings, nextAnswer: () => number) {
     this.#settings = settings;
     this.#nextAnswer = nextAnswer;

@@ -1,6 +1,6 @@
 /**
- * Sessions whose prompts go on with the answers before them, token by token: chats, agents with subagents, and
- * questions on documents. Unlike in the other workloads, the cache finds answers too.
+ * Sessions whose prompts continue the completions before them, token by token: chats, agents with subagents,
+ * and questions on documents. Unlike in the other workloads, prefix caching finds completions too.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -12,9 +12,9 @@ import { drawNormal, exponentialGapMs, nameOf, promptOf, workloadOf } from "./pa
 export interface SessionCall {
   readonly prompt: Int32Array;
   readonly outputTokens: number;
-  /** Milliseconds from the answer before, or from the start of the session. */
+  /** Milliseconds from the completion before, or from the start of the session. */
   readonly afterMs: number;
-  /** Ending of its answer; absent: not known. */
+  /** Kind of its completion's end; absent: not known. */
   readonly ending?: "calls" | "answer";
   /** Tenant and session; absent: that of a plain chat. */
   readonly service?: Service;
@@ -34,7 +34,7 @@ export interface SessionLoad {
 const THINK_MS = 20_000;
 const TOOL_MS = 1000;
 
-/** Text of so many tokens, equal for equal names. */
+/** Text of `tokens` tokens, equal for equal names. */
 export function text(tokens: number, ...names: number[]): Int32Array {
   return promptOf([{ name: nameOf(...names), tokens }])();
 }
@@ -54,7 +54,10 @@ function drawAnswer(random: SeededRandom): number {
   return drawNormal(random, { mean: 250, deviation: 120, least: 20, most: 800 });
 }
 
-/** Chats of 20 turns behind a common instruction. `dropsThoughts`: a turn keeps the last third of an answer. */
+/**
+ * Chats of 20 turns after a common instruction. `dropsThoughts`: a later prompt has only the last third of a
+ * completion.
+ */
 export function chatSessions(load: SessionLoad, dropsThoughts = false): Workload {
   const instruction = text(400, load.seed, 0);
   return sessionWorkload(dropsThoughts ? "chats that drop thoughts" : "chats", load, (random, session) => {
@@ -79,8 +82,8 @@ export function chatSessions(load: SessionLoad, dropsThoughts = false): Workload
 }
 
 /**
- * Agents of 20 calls with tools. After the fifth, two subagents of 8 calls run, which share the tools but not
- * the task; the agent goes on once both are done.
+ * Agents of 20 calls with tools. After the fifth call, two subagents of 8 calls run, which share the tools
+ * but not the task; the agent continues when both are done.
  */
 export function agentSessions(load: SessionLoad): Workload {
   const tools = text(3500, load.seed, 0);
@@ -134,7 +137,7 @@ export function agentSessions(load: SessionLoad): Workload {
   });
 }
 
-/** Eight questions on one document, one after the other, behind a common instruction. */
+/** Eight questions on one document, one after the other, after a common instruction. */
 export function documentSessions(load: SessionLoad): Workload {
   const instruction = text(300, load.seed, 0);
   return sessionWorkload("documents", load, (random, session) => {

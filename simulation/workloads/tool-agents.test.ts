@@ -1,4 +1,6 @@
-/** Agents with tools: prompts that go on with answers, subagents that are waited for, and equal draws. */
+/**
+ * Agents with tools: prompts that continue completions, subagents that are awaited, and reproducible draws.
+ */
 
 import { expect, test } from "bun:test";
 import type { Arrival } from "../workload.ts";

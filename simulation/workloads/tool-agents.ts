@@ -1,7 +1,7 @@
 /**
- * Agents with tools beside chats, of several tenants. The next prompt of an agent is its last answer with a
- * tool's result. Half of the longer agents start subagents, which begin with the agents' common instruction,
- * and wait for all of them. Lengths, times of tools and numbers of turns have long tails.
+ * Agents with tools beside chats, of several tenants. An agent's next prompt is its last completion with a
+ * tool's result. Half of the longer agents start subagents, whose prompts begin with the agents' common
+ * instruction, and wait for all of them. Lengths, tool times and numbers of turns have long tails.
  */
 
 import type { SeededRandom } from "../../base/random.ts";
@@ -18,11 +18,11 @@ export interface ToolAgentLoad extends SessionLoad {
   readonly agentShare: number;
   /** Median number of an agent's turns. */
   readonly turns: number;
-  /** A session ends when its context reaches as many tokens. */
+  /** Context in tokens at which a session ends. */
   readonly contextMax: number;
 }
 
-/** Log-normal distribution between two bounds: `spread` is the deviation of the logarithm. */
+/** Log-normal distribution between two bounds; `spread` is the standard deviation of the logarithm. */
 interface LongTail {
   readonly median: number;
   readonly spread: number;
@@ -31,7 +31,7 @@ interface LongTail {
 }
 
 interface Tool {
-  /** Percent of the calls that are of this tool or one before it. */
+  /** Cumulated percent of the calls: of this tool and those before it in the list. */
   readonly upTo: number;
   readonly ms: LongTail;
   readonly resultTokens: LongTail;
@@ -81,7 +81,7 @@ function drawTool(random: SeededRandom): Tool {
   return tools.find(({ upTo }) => percent < upTo)!;
 }
 
-/** Most threads of a session: an agent and its subagents. */
+/** Maximum threads of a session: an agent and its subagents. */
 const THREADS_MAX = 1 + SUBAGENTS_MAX;
 
 /** Makes the workload. */
@@ -97,8 +97,8 @@ export function toolAgentWorkload(load: ToolAgentLoad): Workload {
 }
 
 /**
- * Calls of which each follows the answer of the one before. A thread draws from a stream of its own, so that
- * its calls do not depend on when others end.
+ * Calls that follow each other's completions. A thread has its own random stream, so that its calls do not
+ * depend on when others end.
  */
 class Thread {
   readonly #load: ToolAgentLoad;
@@ -139,8 +139,8 @@ class Thread {
   }
 
   /**
-   * A turn and the `left - 1` behind it, each after a tool. Subagents begin after the one with `splitsAt`
-   * left; null: there are none. `atEnd` returns what follows the last one.
+   * A turn and the `left - 1` after it, with a tool's time between them. Subagents begin after the turn with
+   * `splitsAt` left; null: there are none. `atEnd` returns what follows the last turn.
    */
   #turn(
     kind: string,
@@ -169,7 +169,7 @@ class Thread {
     };
   }
 
-  /** First calls of subagents; `join` returns what follows the last of them to end. */
+  /** First calls of the subagents; `join` returns what follows when the last of them ends. */
   #subagents(join: () => readonly SessionCall[]): readonly SessionCall[] {
     let running = 1 + this.#random.below(SUBAGENTS_MAX);
     const atEnd = (): readonly SessionCall[] => {

@@ -9,14 +9,15 @@ import { callsOf, type PastCall, textOf } from "./messages.ts";
 
 export interface CallStyle {
   /**
-   * `nine`: nine letters or digits, as Mistral's templates demand. `numbered`: `functions.<name>:<n>`, from
-   * which Kimi's templates take a call's name.
+   * `nine`: nine letters or digits, as Mistral's templates require. `numbered`: `functions.<name>:<n>`, from
+   * which Kimi's templates read a call's name.
    */
   readonly ids: "any" | "nine" | "numbered";
-  /** Values, their JSON as one text, or a text for each: its JSON unless it is a text already. */
+  /** Values; or their JSON as one text; or one text per value, which is its JSON unless it is a string. */
   readonly arguments: "values" | "text" | "texts";
   /**
-   * Form of arguments that are no JSON object: the text itself, or an object with the readable part of it.
+   * Form of arguments that are not a JSON object (truncated ones): the text itself, or an object with the
+   * part that could be parsed.
    */
   readonly cut: "text" | "object";
   /** Content of a message with calls and no text. */
@@ -25,7 +26,7 @@ export interface CallStyle {
   readonly isOneEach: boolean;
 }
 
-/** Fallback for templates that show calls and results in no style. */
+/** Fallback for templates that write calls and results in none of the styles. */
 export const plainStyle: CallStyle = {
   ids: "any",
   arguments: "values",
@@ -35,7 +36,7 @@ export const plainStyle: CallStyle = {
 };
 
 /**
- * All styles, the plainest first; `cut` is determined separately. `isTagged`: the model writes a text for each
+ * All styles, the plainest first; `cut` is determined separately. `isTagged`: the model writes one text per
  * argument.
  */
 export function* callStyles(isTagged: boolean): Generator<CallStyle> {
@@ -105,7 +106,7 @@ export function argumentsText(given: object | string): string {
   return typeof given === "string" ? given : jsonOfArguments(given);
 }
 
-/** Each argument as the model writes it: a text, or JSON. */
+/** Each argument as the model writes it: a string unchanged, others as JSON. */
 function textsOf(values: object): object {
   const members = memberTexts(values, jsonTextOf).map(
     ({ name, text }) => `${jsonOfText(name)}: ${jsonOfText(text)}`,
@@ -117,7 +118,7 @@ function textsOf(values: object): object {
   return texts;
 }
 
-/** Object with the readable part of arguments that are no JSON object. */
+/** Object with the part of truncated arguments that can be parsed. */
 export function objectIn(text: string): object {
   const value = text.trimStart().startsWith("{") ? begunValueIn(text) : { arguments: text };
   return value as object;

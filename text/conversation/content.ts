@@ -2,17 +2,17 @@
 import type { ChatMessage, Content, TextPart } from "./messages.ts";
 import { textOf } from "./messages.ts";
 
-/** Forms of content that a template reads in messages of one role. */
+/** Forms of content that a template accepts in messages of one role. */
 export interface ContentForms {
   readonly text: boolean;
-  /** `one`: a list with a single part alone. */
+  /** `one`: only lists with a single part. */
   readonly parts: "any" | "one" | "none";
 }
 
-/** Fallback for a role that the template writes in no form. */
+/** Fallback for a role for which the template writes neither form. */
 export const plainForms: ContentForms = { text: true, parts: "none" };
 
-/** The message with its content in a form that the template reads. */
+/** The message with its content in a form that the template accepts. */
 export function inForm(message: ChatMessage, { text, parts }: ContentForms): ChatMessage {
   const { content } = message;
   if (Array.isArray(content)) {
@@ -26,11 +26,11 @@ export function inForm(message: ChatMessage, { text, parts }: ContentForms): Cha
 
 const [first, second] = ["Azq1", "Bzq2"];
 
-/** Finds the forms. `write` renders messages with this content; null: the template refuses them. */
+/** Finds the accepted forms. `write` renders messages with this content; null: the template refuses them. */
 export function formsFound(write: (content: Content) => string | null): ContentForms | null {
   const shows = (content: Content, ...texts: readonly string[]): boolean => {
     const written = write(content) ?? "";
-    // A quote behind the first text means that the template wrote the list itself, as Python or JSON shows it.
+    // A quote after the first text shows that the template printed the list itself, as Python or JSON does.
     return texts.every((text) => written.includes(text)) && (texts.length < 2 || !isQuoted(written));
   };
   const text = shows(first, first);
@@ -57,7 +57,7 @@ export function joinedContents(one: Content, other: Content, between = "\n\n"): 
   return [...before.slice(0, -1), partOf(last.text + between + next.text), ...rest];
 }
 
-/** Content of texts that a client sent as parts. */
+/** Content with one part per text; "" for no texts. */
 export function contentOf(texts: readonly string[]): string | readonly TextPart[] {
   return texts.length === 0 ? "" : texts.map(partOf);
 }

@@ -7,7 +7,7 @@ export interface PastCall {
   readonly type: "function";
   readonly function: {
     readonly name: string;
-    /** A text if they are no JSON object, such as a truncated call's. */
+    /** A string if they are not a JSON object, such as those of a truncated call. */
     readonly arguments: Readonly<Record<string, unknown>> | string;
   };
 }
@@ -51,9 +51,12 @@ export interface ChatMessage {
 }
 
 export interface RenderOptions {
-  /** True to open the assistant's turn at the end. */
+  /** True to open the assistant's turn at the end (transformers' `add_generation_prompt`). */
   readonly addGenerationPrompt: boolean;
-  /** True to end directly behind the content of the last message; default: false. */
+  /**
+   * True to end directly after the content of the last message, so that the completion continues it; default:
+   * false.
+   */
   readonly continuesLast?: boolean;
   /** Function definitions in the API's form; null or empty: none. */
   readonly tools?: readonly unknown[] | null;

@@ -1,15 +1,15 @@
-/** Functions that a client offers, in the place where a chat template reads them. */
+/** Puts the functions that a client offers (`tools`) where the chat template reads them. */
 import { jsonText } from "../jinja/json.ts";
 import { jsonTextOf } from "../json-text.ts";
 import type { ChatMessage } from "./messages.ts";
 
 /**
- * Place where a template reads offered functions: its variable `tools`, the same if there is a system message, or a
- * text `tools` of that message, as in Phi-4-mini's. "none": it writes them from neither.
+ * Place from which a template reads offered functions: its variable `tools`; the same, but only if there is a
+ * system message; or a field `tools` of that message, as in Phi-4-mini. "none": it writes them from no place.
  */
 export type OffersPlace = "variable" | "beside system" | "in system" | "none";
 
-/** Function by which a template shows where it reads functions. */
+/** Function offered in probes, to find where a template reads functions. */
 export const probeOffer = {
   type: "function",
   function: { name: "Fzq6", description: "Another.", parameters: { type: "object", properties: {} } },
@@ -26,7 +26,7 @@ export function placeOfOffers(write: (messages: readonly ChatMessage[]) => strin
   return isShown([{ role: "system", content: "Bzq2" }, user]) ? "variable" : "none";
 }
 
-/** The messages as a template needs them to write offered functions. */
+/** The messages in the form in which the template writes offered functions. */
 export function offeredIn(
   place: OffersPlace,
   messages: readonly ChatMessage[],
@@ -36,14 +36,14 @@ export function offeredIn(
   return place === "beside system" ? besideSystem(messages) : messages;
 }
 
-/** The messages with a system message, empty if there was none. */
+/** The messages with a system message; adds an empty one if there is none. */
 function besideSystem(messages: readonly ChatMessage[]): readonly [ChatMessage, ...ChatMessage[]] {
   const [first, ...others] = messages;
   if (first?.role === "system") return [first, ...others];
   return [{ role: "system", content: "" }, ...messages];
 }
 
-/** The messages with functions in their system message. */
+/** The messages with the functions in the field `tools` of their system message. */
 function offeredInSystem(
   messages: readonly ChatMessage[],
   tools: readonly unknown[],

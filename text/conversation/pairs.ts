@@ -40,7 +40,7 @@ export function paired(messages: readonly ChatMessage[]): readonly ChatMessage[]
   return result;
 }
 
-/** The calls so far. */
+/** Tool calls so far, with those that have no result yet. */
 class MadeCalls {
   readonly #byId = new Map<string, MadeCall[]>();
   /** Calls without a result, oldest first. */
@@ -66,7 +66,9 @@ class MadeCalls {
     return call;
   }
 
-  /** Prefers the last open call: clients that number the calls of each answer anew repeat ids. */
+  /**
+   * Prefers the last call without a result: clients that number the calls of each message anew repeat ids.
+   */
   #ofId(id: string): MadeCall | null {
     const own = this.#byId.get(id) ?? [];
     return own.findLast((call) => this.#open.includes(call)) ?? own.at(-1) ?? null;

@@ -1,6 +1,6 @@
 import { type ChatMessage, callsOf, textOf } from "./messages.ts";
 
-/** Part of a rendered prompt: up to where a message's text ends, or the list of tools. */
+/** Part of a rendered prompt: the text up to the end of a message, or up to the end of the list of tools. */
 export interface PromptPart {
   /** Index in the conversation; null for tools. */
   readonly message: number | null;
@@ -9,14 +9,14 @@ export interface PromptPart {
   readonly endByte: number;
 }
 
-/** Characters of a message by which its place is found. */
+/** Number of a message's first characters that are searched for. */
 const NEEDLE_CHARACTERS = 48;
-/** Most messages that are searched in vain, since each takes a walk through the rest of the text. */
+/** Maximum messages that are not found: each search for one reads the whole rest of the prompt. */
 const MISSED_MAX = 16;
 
 /**
- * Finds where the messages stand in the prompt that a template wrote of them. A message that the template leaves out,
- * or writes otherwise, has no part; its text belongs to the next one.
+ * Finds the messages in the prompt that a template made of them. A message that the template omits or
+ * rewrites has no part; its text belongs to the next part.
  */
 export function outlineOf(text: string, messages: readonly ChatMessage[], hasTools: boolean): PromptPart[] {
   const parts: PromptPart[] = [];
@@ -61,7 +61,7 @@ function needlesOf(message: ChatMessage): readonly string[] {
   return [textOf(message).trim(), ...calls].filter((text) => text !== "");
 }
 
-/** Part that a byte belongs to; null behind the last message, where the answer begins. */
+/** Part that contains a byte; null after the last message, where the assistant's turn is opened. */
 export function partAt(parts: readonly PromptPart[], byte: number): PromptPart | null {
   return parts.find(({ endByte }) => byte < endByte) ?? null;
 }

@@ -13,25 +13,27 @@ import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./
 export interface Rule {
   /** Field to name as changed in `x-bunting-ignored`; null: the meaning stays the same. */
   readonly ignoredAs: string | null;
-  /** Probe conversation, and the texts that a template without need for the rule writes for it. */
+  /** Probe conversation, and the texts that a template which does not need the rule writes for it. */
   readonly asked: readonly ChatMessage[];
   readonly shown: readonly string[];
   /** True if the texts must appear in this order. */
   readonly isInOrder?: boolean;
-  /** Words that the template must contain; without one of them the rule applies. */
+  /** Words that the template must contain; the rule also applies if one is missing. */
   readonly words?: readonly string[];
-  /** True if the rule loses nothing that the template might be able to write. */
+  /** True if the rule loses nothing that any template could write. */
   readonly isHarmless: boolean;
-  /** True to apply the rule only if the template then accepts the probe; else the loss is only named. */
+  /**
+   * True to apply the rule only if the template then accepts the probe; otherwise the loss is only reported.
+   */
   readonly mustHelp?: boolean;
   /** Applies the rule; returns the same list if it changes nothing. */
   apply(messages: readonly ChatMessage[], context: RuleContext): readonly ChatMessage[];
 }
 
 export interface RuleContext {
-  /** True if the answer continues the last message. */
+  /** True if the completion continues the last message. */
   readonly continuesLast: boolean;
-  /** Form of the model's calls; null: not known. */
+  /** Format of the model's tool calls; null: unknown. */
   readonly form: CallForm | null;
 }
 
@@ -180,7 +182,7 @@ function system(content: string): ChatMessage {
   return { role: "system", content };
 }
 
-/** An assistant's message that calls one function per value, each with one argument. */
+/** Assistant message that calls one function per value, each with one argument. */
 export function caller(...values: readonly string[]): ChatMessage {
   const calls = values.map(
     (value, index): PastCall => ({
@@ -202,7 +204,7 @@ function headOf(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return end < 0 ? messages : messages.slice(0, end);
 }
 
-/** Replaces each message for which `change` returns some. */
+/** Replaces each message for which `change` returns a list. */
 function changed(
   messages: readonly ChatMessage[],
   change: (message: ChatMessage, index: number) => readonly ChatMessage[] | null,
@@ -216,7 +218,7 @@ function changed(
   return all ?? messages;
 }
 
-/** Writes calls into the text, as the model does. */
+/** Writes tool calls into the content, in the model's own format. */
 function callsInTheirForm(messages: readonly ChatMessage[], { form }: RuleContext): readonly ChatMessage[] {
   if (form === null) return messages;
   return changed(messages, (message) => {
@@ -231,7 +233,7 @@ function callsInTheirForm(messages: readonly ChatMessage[], { form }: RuleContex
   });
 }
 
-/** Writes calls and their results into texts. */
+/** Writes tool calls and their results into the content of messages, as plain text. */
 function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const called = new Set<unknown>();
   return changed(messages, (message) => {
@@ -254,8 +256,8 @@ function resultAsUser(message: ChatMessage): ChatMessage {
 }
 
 /**
- * Rule for templates older than the role developer, which drop its messages or write a role that the model
- * never saw.
+ * Rule for templates that do not know the role `developer`: they drop its messages, or write a role that the
+ * model was not trained with.
  */
 function developersAsSystem(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return changed(messages, (message) =>
@@ -271,8 +273,9 @@ function firstSystemsJoined(messages: readonly ChatMessage[]): readonly ChatMess
 }
 
 /**
- * Folds each system message into the user's message or the result before it, or makes it a user's. A user's message
- * behind results would be a new question, for which templates leave out the thoughts of the work so far.
+ * Appends each system message to the user message or tool result before it, or makes it a user message. After
+ * results, a user message would count as a new question, and templates drop the reasoning before the last
+ * question.
  */
 function systemsAsUsers(messages: readonly ChatMessage[], from: number): readonly ChatMessage[] {
   const all: ChatMessage[] = messages.slice(0, from);
@@ -333,7 +336,7 @@ function thoughtsInText(messages: readonly ChatMessage[]): readonly ChatMessage[
   });
 }
 
-/** A user's words between an answer that is text alone and calls right behind it. */
+/** Inserts a user message between an assistant's plain text message and a following message with calls. */
 function askedBeforeCalls(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return changed(messages, (message, index) => {
     const before = messages[index - 1];

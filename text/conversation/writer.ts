@@ -22,17 +22,18 @@ import { paired } from "./pairs.ts";
 import { caller, type Rule, result, rules } from "./rules.ts";
 
 export interface WrittenChat extends RenderedPrompt {
-  /** Fields whose value in the template differs from what the client sent. */
+  /** Fields whose value in the prompt differs from the one that the client sent. */
   readonly ignored: readonly string[];
 }
 
-/** Effect of a rule: none, applied, or only named as a change because it does not help. */
+/** Effect of a rule: none, applied, or only reported because it does not help. */
 type Need = "none" | "applied" | "reported";
 
 /**
  * Writes conversations of any client with a chat template, whatever order, ids and roles the template
- * demands. It probes the demands with small conversations, each once and when it first matters. The rewrites
- * thus depend on the template alone: later turns do not change the prompt of earlier ones.
+ * requires. Finds these requirements with small probe conversations, each rendered once, when it is first
+ * needed. Rewrites therefore depend only on the template: later turns do not change the prompt of earlier
+ * ones.
  */
 export class ConversationWriter {
   readonly #template: ConversationTemplate;
@@ -41,7 +42,7 @@ export class ConversationWriter {
   #offers: OffersPlace | null = null;
   readonly #callForms = new Map<boolean, CallForm | null>();
   readonly #forms = new Map<string, ContentForms>();
-  /** Says whether anybody waits for the conversation that is being written. */
+  /** Returns false once no request waits for the conversation that is being written. */
   #isWanted: () => boolean = () => true;
 
   constructor(template: ConversationTemplate) {
@@ -156,8 +157,8 @@ export class ConversationWriter {
   }
 
   /**
-   * First style in which the template writes all parts of calls and results, and calls as the model does; if
-   * there is none, the first that writes all parts.
+   * First style in which the template writes all parts of calls and results, and the calls in the model's own
+   * format. If there is none, the first style in which it writes all parts.
    */
   #style(withTools: boolean): CallStyle {
     const known = this.#styles.get(withTools);
@@ -193,8 +194,8 @@ export class ConversationWriter {
   }
 
   /**
-   * True if the reader of answers finds a call with values of every kind in a message of this style, which stands
-   * between the others.
+   * True if the tool-call parser reads back a call with values of every JSON type, written in this style
+   * between other messages.
    */
   #readsBack(
     form: CallForm,
@@ -242,8 +243,8 @@ export class ConversationWriter {
   }
 
   /**
-   * Text of messages without further changes; null if the template refuses them. Throws TemplateError if it takes
-   * too long, or nobody waits for it any more.
+   * Text of messages without further changes; null if the template refuses them. Throws TemplateError if it
+   * takes too long, or once `isWanted` returns false.
    */
   #written(messages: readonly ChatMessage[], withTools: boolean, offer: object = offered): string | null {
     const tools = withTools ? [offer] : null;
@@ -275,8 +276,7 @@ function isCallIn(text: string, form: CallForm, { name, arguments: given }: Past
 }
 
 /**
- * An offered function whose name differs from the called ones, so that their names can only come from written
- * calls.
+ * Offered function. Its name differs from the called ones, so that those can only come from written calls.
  */
 const offered = {
   type: "function",

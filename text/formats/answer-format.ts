@@ -3,20 +3,20 @@ import type { ControlTexts } from "../control-text.ts";
 import { callFormIn } from "./call-forms.ts";
 import { type ThinkingForm, thinkingForm, thinkingMarksIn } from "./thinking.ts";
 
-/** Format of an answer's calls and reasoning, derived from the chat template and the prompt. */
+/** Format of a response's tool calls and reasoning, derived from the chat template and the prompt. */
 export interface AnswerFormat {
   /** Null: calls cannot be parsed. */
   readonly calls: CallForm | null;
-  /** Null: the answer has no section of reasoning. */
+  /** Null: the response has no reasoning section. */
   readonly thinking: ThinkingForm | null;
 }
 
-/** Format of answers that are all text. */
+/** Format of responses that are plain text. */
 export const plainFormat: AnswerFormat = { calls: null, thinking: null };
 
 /**
- * Format of an answer to a prompt that a chat template (its Jinja) wrote. `thoughtsMax`: reasoning tokens at
- * most.
+ * Format of the response to a prompt that the chat template (Jinja) rendered. `thoughtsMax`: maximum
+ * reasoning tokens.
  */
 export function answerFormat(template: string, prompt: string, thoughtsMax: number | null): AnswerFormat {
   const marks = thinkingMarksIn(template);

@@ -77,7 +77,7 @@ class Nesting {
 class PythonReader implements ArgumentsReader {
   readonly #nesting = new Nesting();
   #place: "begin" | "name" | "value" | "quoted" = "begin";
-  /** A name, or a word of a value. */
+  /** Name of an argument, or a word of a value, that is being read. */
   #word = "";
   /** First half of a character in a text between single quotes. */
   #half = "";

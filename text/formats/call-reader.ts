@@ -235,7 +235,7 @@ function openingOf(
   return unknownOf(named, afterName);
 }
 
-/** The same for a name of no function, which an unconstrained model may write. */
+/** The same for the name of an unknown function, which an unconstrained model may write. */
 function unknownOf(named: string, afterName: string): CallOpening | "open" | "broken" {
   const name = /^[A-Za-z0-9_-]*/.exec(named)![0];
   const rest = named.slice(name.length);

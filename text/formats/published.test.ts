@@ -1,6 +1,6 @@
 /**
- * Published templates write calls that are read back equal. They are other people's, so they lie beside the
- * project: tools/published-templates.py fetches them.
+ * Calls written by published templates are parsed back to equal calls. The templates belong to others, so
+ * they are not in the tree: tools/published-templates.py fetches them.
  */
 import { expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
@@ -22,7 +22,7 @@ const files = (() => {
   }
 })();
 
-/** Beginnings of the names of templates whose calls are not read, and why. */
+/** Prefixes of the names of templates whose calls are not parsed, with the reason. */
 const unread: Readonly<Record<string, string>> = {
   "1337b782": "Jamba's form",
   bbbf2de8: "GigaChat's form",

@@ -27,8 +27,8 @@ function tags(name: string): ThinkingMarks {
 }
 
 /**
- * Delimiters of models whose answers are tags, by a text of their templates: of Hunyuan and KAT, ERNIE, Granite 3.
- * Other templates have the same tags around results of calls.
+ * Delimiters of models whose whole response is in tags, by a text of their templates: Hunyuan and KAT, ERNIE,
+ * Granite 3. Other templates use the same tags for results of calls.
  */
 const tagged: readonly (readonly [text: string, marks: ThinkingMarks])[] = [
   [".split('<answer>", tags("answer")],
@@ -61,7 +61,7 @@ const known: readonly ThinkingMarks[] = [
   { opening: "<|channel>thought", closing: "<channel|>" },
 ];
 
-/** Delimiters of a model, as in its chat template; null: it does not reason. */
+/** Delimiters of a model's reasoning, as in its chat template; null: it does not reason. */
 export function thinkingMarksIn(template: string): ThinkingMarks | null {
   const shows = ({ opening, closing }: ThinkingMarks): boolean =>
     template.includes(opening) || template.includes(closing);
@@ -69,7 +69,7 @@ export function thinkingMarksIn(template: string): ThinkingMarks | null {
   return inTags?.[1] ?? known.find(shows) ?? null;
 }
 
-/** Reasoning of an answer to this prompt. Null: the prompt has closed the section already. */
+/** Reasoning section of the response to this prompt. Null: the prompt has closed the section already. */
 export function thinkingForm(
   marks: ThinkingMarks,
   prompt: string,
@@ -128,7 +128,7 @@ export class ThinkingReader {
     return { reasoning: "", answer: held };
   }
 
-  /** Text behind, or instead of, the reasoning, without its delimiter. */
+  /** Text after the reasoning, or in place of it, without its delimiter. */
   #beginText(text: string): string {
     const mark = this.#beforeText;
     if (mark.startsWith(text) && text !== mark) {

@@ -39,7 +39,7 @@ function textsOf(form: CallForm): fc.Arbitrary<string> {
     .filter((one) => forbidden === null || !(one + forbidden).slice(0, -1).includes(forbidden));
 }
 
-/** Names of arguments: of any kind in JSON and tags, else of letters. */
+/** Names of arguments: any text where the form quotes or tags names, else letters. */
 function argumentNamesOf(form: CallForm): fc.Arbitrary<string> {
   const { arguments: given } = form;
   if (given.kind === "json") return fc.string({ maxLength: 8 });

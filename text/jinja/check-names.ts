@@ -43,7 +43,7 @@ export function namesIn(syntax: unknown, into: Set<string> = new Set()): Set<str
   return into;
 }
 
-/** Names of variables that a template takes from outside: those that it reads before it sets them itself. */
+/** Names of variables that a template takes from its context: it reads them before it sets them. */
 export function argumentsIn(body: Body): ReadonlySet<string> {
   const taken = new Set<string>();
   const made = new Set<string>();

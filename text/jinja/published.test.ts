@@ -1,7 +1,7 @@
 /**
- * Published templates with conversations of our own, as transformers renders them. tests/reference/templates
- * keeps hashes of the texts, and tools/published-templates.py fetches the templates. Without them the test
- * compares nothing, and a line says so.
+ * Published templates render our conversations to the same texts as in transformers.
+ * tests/reference/templates has hashes of the texts; tools/published-templates.py fetches the templates.
+ * Without them the test compares nothing and prints a line that says so.
  */
 import { expect, test } from "bun:test";
 import { createHash } from "node:crypto";

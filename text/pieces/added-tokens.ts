@@ -1,4 +1,4 @@
-/** Added tokens that are ordinary text: where a text has them, as the package `tokenizers` finds them. */
+/** Finds added tokens that are ordinary text in a text, with the rules of the package `tokenizers`. */
 import type { TokenId } from "../../base/token.ts";
 import { wordCharacters } from "./characters.ts";
 
@@ -6,14 +6,14 @@ import { wordCharacters } from "./characters.ts";
 export interface AddedToken {
   readonly id: TokenId;
   readonly content: string;
-  /** True if no text but a template or the model writes it. */
+  /** True for a special token, which no plain text may become. */
   readonly special: boolean;
-  /** True if it takes the white space before it, or behind it. */
+  /** True if it absorbs the white space before it, or after it. */
   readonly lstrip: boolean;
   readonly rstrip: boolean;
-  /** True if it is sought in the normalized text, and is normalized itself. */
+  /** True if it is normalized, and searched for in the normalized text. */
   readonly normalized: boolean;
-  /** True if it counts only where no word continues on either side. */
+  /** True if it matches only where no word character precedes or follows. */
   readonly singleWord: boolean;
 }
 
@@ -55,7 +55,7 @@ function isInWord(text: string, start: number, end: number): boolean {
   return endsInWord.test(before) || beginsInWord.test(behind);
 }
 
-/** The text as a regular expression that matches it alone. */
+/** Source of a regular expression that matches exactly this text. */
 export function literal(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
 }

@@ -1,4 +1,4 @@
-/** BPE by the library: pairs of the vocabulary merge by their ranks. */
+/** BPE by the library: adjacent pieces merge by rank. The library is @huggingface/tokenizers. */
 import { BPE } from "@huggingface/tokenizers";
 import type { TokenId } from "../../base/token.ts";
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";

@@ -46,7 +46,10 @@ export function normalizerOf(component: unknown): Normalize {
   }
 }
 
-/** Cleans a text, parts ideographs, and takes accents and capitals away, as far as the file asks for it. */
+/**
+ * Cleans a text, separates ideographs by spaces, and removes accents and capitals, as far as the options say
+ * so.
+ */
 function bertNormalizer(options: JsonObject): Normalize {
   const { clean_text: cleans = true, handle_chinese_chars: parts = true, lowercase = true } = options;
   const strips = options.strip_accents ?? lowercase;
@@ -59,7 +62,7 @@ function bertNormalizer(options: JsonObject): Normalize {
   };
 }
 
-/** A space in place of white space, and nothing in place of other control characters. */
+/** A space in place of white space; other control characters are removed. */
 function cleaned(character: string): string {
   if (character === "\t" || character === "\n" || character === "\r") return " ";
   return isSpace.test(character) && !/\p{Cc}/u.test(character) ? " " : "";
@@ -67,7 +70,7 @@ function cleaned(character: string): string {
 
 const capitals = /[^\P{Changes_When_Lowercased}]/gu;
 
-/** Lower case of each character by itself: a sigma does not depend on its place in the word. */
+/** Lower case of each character on its own: a sigma does not depend on its position in the word. */
 function lowered(text: string): string {
   return text.replace(capitals, (character) => character.toLowerCase());
 }

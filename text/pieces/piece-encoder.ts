@@ -8,12 +8,12 @@ import { splitOf } from "./splits.ts";
 import { unigram } from "./unigram.ts";
 import { wordPiece } from "./word-piece.ts";
 
-/** Tokens of a text without control text. `continues`: it continues preceding tokens. */
+/** Encodes a text without control text. `continues`: it follows preceding tokens. */
 export type PieceEncoder = (text: string, continues: boolean) => TokenId[];
 
 /**
  * Encoder of a tokenizer.json. `plain`: added tokens that are ordinary text. `isControl`: true for spellings
- * that no text may become. Throws TokenizerError, which names what is not supported.
+ * that no plain text may become. Throws TokenizerError with the name of an unsupported part.
  */
 export function pieceEncoder(
   tokenizer: JsonObject,
@@ -63,8 +63,8 @@ function modelOf(
 }
 
 /**
- * Throws TokenizerError where a space comes before the first word alone, and a normalizer may remove what is
- * before it: the package `tokenizers` then adds none.
+ * Refuses a tokenizer that adds a space before the first word only, after a normalizer that may remove the
+ * text's beginning: the package `tokenizers` then adds no space. Throws TokenizerError.
  */
 function expectKeptStart(tokenizer: JsonObject): void {
   const isFirst = flattened(tokenizer.pre_tokenizer, "pretokenizers").some(

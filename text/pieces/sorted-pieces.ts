@@ -1,4 +1,6 @@
-/** Sorted spellings of a vocabulary: the pieces that begin at a place of a word, found without slicing the word. */
+/**
+ * Sorted spellings of a vocabulary, to find the pieces that begin at a position of a word without slicing it.
+ */
 import type { TokenId } from "../../base/token.ts";
 
 export class SortedPieces {

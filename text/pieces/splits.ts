@@ -4,7 +4,7 @@ import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
 import { literal } from "./added-tokens.ts";
 import { punctuation, wordCharacters } from "./characters.ts";
 
-/** Pieces of a text, which follow each other. */
+/** Consecutive pieces of a text. */
 export interface Pieces {
   readonly texts: readonly string[];
   /** True if the first one begins where the whole text begins. */
@@ -47,7 +47,7 @@ export function splitOf(component: unknown): Split {
   }
 }
 
-/** Splits pieces one by one. A first piece stays at the start if nothing is removed before it. */
+/** Splits pieces one by one. `atStart` stays true if the beginning of the first piece is kept. */
 function each(split: (text: string) => readonly string[]): Split {
   return ({ texts, atStart }) => {
     const parts = texts.flatMap((text) => split(text).filter((part) => part !== ""));
@@ -55,7 +55,7 @@ function each(split: (text: string) => readonly string[]): Split {
   };
 }
 
-/** Splits whose matches and gaps become pieces as the behaviour says. */
+/** Split by a pattern: `behavior` says how matches and gaps become pieces. */
 function splitBy(pattern: string, behavior: string, invert: boolean): Split {
   const gap = `(?:(?!${pattern})[\\s\\S])+`;
   switch (behavior) {
@@ -81,7 +81,7 @@ function isolating(pattern: string): Split {
   return librarySplit({ pattern: { Regex: pattern }, behavior: "Isolated", invert: false });
 }
 
-/** Split by the library, which reads the expressions of Rust and Oniguruma. */
+/** Split by the library, which supports the regular expressions of Rust and Oniguruma. */
 function librarySplit(options: {
   readonly pattern: { readonly Regex: string };
   readonly behavior: "Isolated" | "Removed";
@@ -96,7 +96,7 @@ function patternOf({ pattern }: JsonObject): string {
   return expression ?? literal(text ?? "");
 }
 
-/** Spaces become visible, and words begin with them. */
+/** Replaces spaces by a visible mark, and splits before each mark. */
 function metaspace(options: JsonObject): Split {
   const mark = String(options.replacement ?? "▁");
   const usual = options.add_prefix_space === false ? "never" : "always";
@@ -115,7 +115,7 @@ function metaspace(options: JsonObject): Split {
 
 const gpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** Bytes become printable characters. */
+/** Replaces bytes by printable characters. */
 function byteLevel(options: JsonObject): Split {
   const bytes = new ByteLevelPreTokenizer({ type: "ByteLevel", add_prefix_space: false, use_regex: false });
   const words: Split = options.use_regex === false ? (pieces) => pieces : isolating(gpt2);

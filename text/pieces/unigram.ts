@@ -1,12 +1,12 @@
-/** Unigram: a word becomes the pieces of the vocabulary whose scores have the largest sum. */
+/** Unigram: splits a word into the pieces of the vocabulary whose scores have the largest sum. */
 import type { TokenId } from "../../base/token.ts";
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
 import { SortedPieces } from "./sorted-pieces.ts";
 
-/** Cost of a character that is no piece, below the lowest score. */
+/** Penalty of an unknown character, relative to the lowest score. */
 const unknownPenalty = 10;
 const knownMax = 1 << 16;
-/** Words of more code units are not kept. */
+/** Maximum length, in UTF-16 units, of words in the cache. */
 const knownLengthMax = 64;
 
 /** `isControl`: true for spellings that are no pieces of a text. */
@@ -53,7 +53,7 @@ export function unigram(
       if (token === unknown && bytes !== null) {
         const spelt = Buffer.from(word.slice(starts[end]!, end));
         for (let i = spelt.length; i > 0; i--) path.push(bytes[spelt[i - 1]!]!);
-      } else if (token !== unknown || path.at(-1) !== unknown) path.push(token); // neighbours are one
+      } else if (token !== unknown || path.at(-1) !== unknown) path.push(token); // adjacent unknown characters are one token
     }
     return path.reverse();
   };

@@ -1,8 +1,8 @@
-/** WordPiece: a word becomes the longest pieces of the vocabulary, from its beginning on. */
+/** WordPiece: splits a word into the longest pieces of the vocabulary, from its beginning on. */
 import type { TokenId } from "../../base/token.ts";
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
 
-/** Tokens of known words; emptied when it is full. */
+/** Maximum words in the cache of words and their tokens, which is emptied when it is full. */
 const knownMax = 1 << 16;
 
 /** `isControl`: true for spellings that are no pieces of a text. */

@@ -1,22 +1,22 @@
-/** Seeded datasets of a load: lengths of prompts and answers, and texts of those lengths. */
+/** Seeded datasets for load tests: lengths of prompts and completions, and texts of those lengths. */
 
 import { SeededRandom } from "../../../base/random.ts";
 
 export const datasetNames = ["fixed", "sharegpt", "conversations"] as const;
 export type DatasetName = (typeof datasetNames)[number];
 
-/** Sizes in tokens; prompts as the server counts them, template included. */
+/** Sizes in tokens. Prompt sizes include the chat template, as the server counts them. */
 export interface Dataset {
   readonly name: DatasetName;
   readonly promptTokens: number;
   /** Leading part of promptTokens that all requests share. */
   readonly sharedPrefixTokens: number;
   readonly outputTokens: number;
-  /** Requests of a conversation, each behind the answer before it. */
+  /** Requests per conversation, each with the conversation so far. */
   readonly turns: number;
 }
 
-/** A user's message, and the length of its answer. */
+/** User message, and the length of its completion. */
 export interface Turn {
   readonly text: string;
   readonly outputTokens: number;
@@ -29,8 +29,8 @@ export interface PromptScale {
 }
 
 /**
- * Lengths of ShareGPT's conversations: the means that vLLM's paper publishes (arXiv:2309.06180, figure 11). Their long
- * tail is drawn as log-normal, between two bounds.
+ * Mean lengths of ShareGPT's conversations, as published in vLLM's paper (arXiv:2309.06180, figure 11).
+ * Lengths are drawn from a log-normal distribution between two bounds.
  */
 const sharegpt = {
   prompt: { mean: 161, spread: 1, least: 4, most: 1024 },
@@ -39,13 +39,13 @@ const sharegpt = {
 
 interface LongTail {
   readonly mean: number;
-  /** Deviation of the logarithm. */
+  /** Standard deviation of the logarithm. */
   readonly spread: number;
   readonly least: number;
   readonly most: number;
 }
 
-/** Conversations with `requests` turns in all. */
+/** Conversations with `requests` requests in all. */
 export function conversationsOf(
   dataset: Dataset,
   requests: number,
@@ -79,12 +79,12 @@ export function conversationsOf(
   });
 }
 
-/** Lengths in tokens of a prompt and its answer, as in ShareGPT. */
+/** Draws the lengths in tokens of a prompt and its completion, as in ShareGPT. */
 export function drawLengths(random: SeededRandom): { readonly prompt: number; readonly output: number } {
   return { prompt: drawLongTail(sharegpt.prompt, random), output: drawLongTail(sharegpt.output, random) };
 }
 
-/** Draws until a value lies within the bounds. */
+/** Draws again until the value lies within the bounds. */
 function drawLongTail({ mean, spread, least, most }: LongTail, random: SeededRandom): number {
   const centre = Math.log(mean) - spread ** 2 / 2;
   for (;;) {

@@ -1,21 +1,21 @@
-/** Figures of a load as its clients feel it: percentiles, and goodput against a target. Pure. */
+/** Client-side figures of a load test: percentiles, and goodput against a latency target. Pure. */
 
-/** A request that has ended, or was cut off. Times are milliseconds on one clock. */
+/** A request that ended or was cut off. Times are milliseconds on one clock. */
 export interface Outcome {
   readonly sentMs: number;
   readonly endMs: number;
-  /** Time from sending to the first text; null if there was none. */
+  /** Time to first token: from sending to the first text; null if there was none. */
   readonly ttftMs: number | null;
-  /** Tokens of the answer. */
+  /** Completion tokens. */
   readonly tokens: number;
-  /** True if the answer came whole. */
+  /** True if the response was complete. */
   readonly isAnswered: boolean;
 }
 
-/** Times that a good answer keeps. */
+/** Latency target of goodput. A request is good if it meets both limits. */
 export interface Target {
   readonly ttftMs: number;
-  /** Mean time per token after the first. */
+  /** Maximum mean time per output token after the first. */
   readonly tbtMs: number;
 }
 
@@ -26,10 +26,10 @@ export interface Percentiles {
   readonly max: number;
 }
 
-/** Answers that keep the target, of all requests. */
+/** Requests that met the target. */
 export interface Goodput {
   readonly target: Target;
-  /** Good answers over requests, 0 … 1. */
+  /** Good requests over all requests, 0 … 1. */
   readonly share: number;
   readonly perSecond: number;
 }
@@ -51,7 +51,10 @@ function rank(sorted: Float64Array, share: number): number {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
 }
 
-/** Time per token after the first; null for an answer of fewer than two tokens, or of unknown length. */
+/**
+ * Time per output token after the first; null for a completion of fewer than two tokens, or of unknown
+ * length.
+ */
 export function perTokenMs({ sentMs, ttftMs, endMs, tokens }: Outcome): number | null {
   if (ttftMs === null || tokens < 2) return null;
   return (endMs - sentMs - ttftMs) / (tokens - 1);
@@ -63,7 +66,7 @@ export function isGood(outcome: Outcome, target: Target): boolean {
   return (perTokenMs(outcome) ?? 0) <= target.tbtMs;
 }
 
-/** Goodput of requests that were sent within `seconds`. */
+/** Goodput of the requests sent within `seconds`. */
 export function goodputOf(outcomes: readonly Outcome[], target: Target, seconds: number): Goodput {
   const good = outcomes.filter((outcome) => isGood(outcome, target)).length;
   return {

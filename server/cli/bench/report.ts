@@ -1,4 +1,4 @@
-/** Reports of loads, as text for a terminal and as HTML. */
+/** Reports of load tests, as text for a terminal and as HTML. */
 
 import type { LoadPlan, LoadReport, LoadRun } from "../load.ts";
 import { outcomeOf } from "../load.ts";
@@ -7,7 +7,7 @@ import { type Cell, table } from "../table.ts";
 import { type Outcome, type Percentiles, perTokenMs, quantileCurve, type Target } from "./figures.ts";
 import { SHARE_MIN } from "./sweep.ts";
 
-/** Shares at which curves of percentiles have a point: every percent, and the last tenth of one. */
+/** Shares at which percentile curves have points: every percent, 99.9 and 100. */
 const SHARES = [...Array.from({ length: 100 }, (_, percent) => percent / 100), 0.999, 1];
 
 /** Formats a report for people. */
@@ -78,7 +78,7 @@ function goodputText({ target, share, perSecond }: NonNullable<LoadReport["goodp
   return `Good answers (${targetText(target)}): ${(share * 100).toFixed(1)} %, ${perSecond.toFixed(2)} per second`;
 }
 
-/** HTML of one load. */
+/** HTML of one load test. */
 export function loadHtml({ report, records }: LoadRun): HtmlReport {
   const outcomes = records.filter(({ error }) => error === null).map(outcomeOf);
   const gaps = records.flatMap(({ gapsMs }) => gapsMs);
@@ -96,7 +96,7 @@ export function loadHtml({ report, records }: LoadRun): HtmlReport {
   };
 }
 
-/** Curves of percentiles, a line for each load. */
+/** Percentile curves, a line for each load test. */
 export function latencyPlots(
   loads: readonly { readonly label: string; readonly outcomes: readonly Outcome[] }[],
 ): readonly Plot[] {
@@ -170,7 +170,7 @@ export function kneeText(knee: number | null, target: Target): string {
     : `Up to ${knee.toFixed(2)} requests per second, ${what}.`;
 }
 
-/** HTML of a sweep: latency and goodput over the rate. */
+/** HTML of a sweep: latency and goodput by request rate. */
 export function sweepHtml(points: readonly LoadReport[], knee: number | null, target: Target): HtmlReport {
   const byRate = sorted(points);
   const x = byRate.map(rateOf);

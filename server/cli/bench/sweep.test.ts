@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
 import { kneeOf, nextRate, SHARE_MIN, type Tried } from "./sweep.ts";
 
-/** Searches a server that keeps its target up to a rate. */
+/** Searches a server; `serves` gives the share of good requests at a rate. */
 function search(first: number, serves: (rate: number) => number): Tried[] {
   const tried: Tried[] = [];
   for (let rate = nextRate(tried, first); rate !== null; rate = nextRate(tried, first))

@@ -1,23 +1,29 @@
-/** Search for the rate at which a server stops keeping its target: the knee of latency over rate. Pure. */
+/**
+ * Searches the highest request rate at which a server still meets its latency target: the knee of latency
+ * over rate. Pure.
+ */
 
 /** A rate that was tried. */
 export interface Tried {
   /** Requests per second that were sent. */
   readonly rate: number;
-  /** Good answers over requests, 0 … 1. */
+  /** Good requests over all requests, 0 … 1. */
   readonly share: number;
 }
 
-/** Least share of good answers at a rate that counts as served. */
+/** Minimum share of good requests at a rate that counts as served. */
 export const SHARE_MIN = 0.9;
 
-/** Ratio of two neighbouring rates between which the search ends. */
+/** The search ends when the lowest failed rate is at most this multiple of the highest served one. */
 const CLOSE = 1.15;
 
-/** Factor below the first rate at which the search gives up. */
+/** The search gives up at this fraction (1/n) of the first rate. */
 const GIVE_UP = 64;
 
-/** The next rate to try; null: the knee is known well enough. It doubles, then halves the interval in ratio. */
+/**
+ * Next rate to try; null once the knee is known well enough. Doubles the rate until one fails, then bisects
+ * in ratio.
+ */
 export function nextRate(tried: readonly Tried[], first: number): number | null {
   if (tried.length === 0) return first;
   const good = kneeOf(tried);
@@ -27,7 +33,7 @@ export function nextRate(tried: readonly Tried[], first: number): number | null 
   return bad / good <= CLOSE ? null : Math.sqrt(good * bad);
 }
 
-/** Highest rate that was served, with none below it that was not; null if there is none. */
+/** Highest rate that was served, below all rates that failed; null if there is none. */
 export function kneeOf(tried: readonly Tried[]): number | null {
   const sorted = tried.toSorted((a, b) => a.rate - b.rate);
   const firstBad = sorted.findIndex(({ share }) => share < SHARE_MIN);

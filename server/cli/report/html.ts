@@ -15,13 +15,13 @@ export interface Plot {
   /** Ascending. */
   readonly x: readonly number[];
   readonly lines: readonly PlotLine[];
-  /** Place of an upright line; absent: none. */
+  /** X value of a vertical line; absent: none. */
   readonly mark?: number;
 }
 
 export interface PlotLine {
   readonly label: string;
-  /** Values by x; null: none there. */
+  /** Values by x; null: no point there. */
   readonly values: readonly (number | null)[];
 }
 
@@ -38,7 +38,7 @@ export interface HtmlReport {
   readonly plots: readonly Plot[];
 }
 
-/** The whole file. Its policy allows the scripts and the style that it holds, and nothing else. */
+/** The whole file. Its content security policy allows only its own scripts and style. */
 export function htmlOf({ title, notes, tables, plots }: HtmlReport): string {
   const css = `${uplotCss}\n${style}`;
   const scripts = [String(uplotScript), String(draw)].map(inScript);
@@ -80,7 +80,7 @@ export async function writeHtml(file: string, report: HtmlReport): Promise<void>
   }
 }
 
-/** A script inside an element ends at the first end tag, wherever that stands. */
+/** Escapes a script: an end tag anywhere in it would end the script element. */
 function inScript(script: string): string {
   return script.replaceAll("</script", "<\\/script");
 }

@@ -15,16 +15,19 @@ import { table } from "../table.ts";
 import { lineOf, type Paint, type Piece } from "./paint.ts";
 import { memoryBar, stripOf } from "./strip.ts";
 
-/** State of a server as far as it has told; null: nothing yet. */
+/** Server state as received; null: not received yet. */
 export interface TopState {
   readonly facts: FactsNow | null;
   readonly view: LiveView | null;
   readonly requests: readonly RunningRequest[];
-  /** null: there is a connection to the server. */
+  /** null while connected. */
   readonly lost: LostConnection | null;
 }
 
-/** A lost connection: its end and the next attempt, in milliseconds since 1970, and why the last one failed. */
+/**
+ * A lost connection: when it ended and when the next attempt is, in ms since 1970, and why the last attempt
+ * failed.
+ */
 export interface LostConnection {
   readonly sinceMs: number;
   readonly nextMs: number;
@@ -33,20 +36,20 @@ export interface LostConnection {
 
 export interface Size {
   readonly columns: number;
-  /** Infinite: all lines. */
+  /** Maximum lines; infinite for all. */
   readonly rows: number;
 }
 
 type Line = readonly Piece[];
 
-/** Rows of a queue in a frame at most. */
+/** Maximum queue rows in a frame. */
 const QUEUE_ROWS = 4;
-/** Rows that engines leave to the queue and the requests. */
+/** Rows that engines leave for the queue and the requests. */
 const OTHER_ROWS = 7;
 const ENGINE_ROWS = 4;
 const BAR_COLUMNS = 16;
 
-/** Lines of a picture, none wider and not more than the size has. */
+/** Lines of a picture, at most `rows`, each at most `columns` wide. */
 export function frame(state: TopState, { columns, rows }: Size, paint: Paint): readonly string[] {
   const { facts, view, requests, lost } = state;
   const lines: Line[] = [titleOf(facts, view, Number.isFinite(rows))];
@@ -79,7 +82,7 @@ function lostLines({ sinceMs, nextMs, reason }: LostConnection): Line[] {
   ];
 }
 
-/** "2026-07-30 14:05:09" of the terminal's time zone. */
+/** Formats a time in the terminal's time zone: "2026-07-30 14:05:09". */
 function localTime(ms: number): string {
   return new Date(ms).toLocaleString("sv-SE");
 }
@@ -125,7 +128,7 @@ function summaryOf(view: LiveView): Line[] {
   ];
 }
 
-/** Quantiles of the last ten seconds; those above the target stand out. */
+/** Quantiles of the last ten seconds; those above the target are highlighted. */
 function waitsOf(name: string, quantiles: Quantiles | null, targetMs: number | null): Line {
   if (quantiles === null) return [name, ["faint", "  none in the last ten seconds"]];
   const parts = (["p50Ms", "p90Ms", "p99Ms"] as const).flatMap((which): Line => {

@@ -11,7 +11,7 @@ const codes = {
 
 export type Colour = keyof typeof codes;
 
-/** A part of a line: its text, or its colour and text. */
+/** Part of a line: its text, or its colour and text. */
 export type Piece = string | readonly [colour: Colour, text: string];
 
 /** Colours a text. */

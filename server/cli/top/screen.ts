@@ -1,4 +1,4 @@
-/** The whole screen of a terminal, which is as before when it is closed. */
+/** Full-screen terminal output (alternate screen); closing it restores the previous contents. */
 
 const ENTER = "\x1b[?1049h\x1b[?25l";
 const LEAVE = "\x1b[?25h\x1b[?1049l";
@@ -8,7 +8,7 @@ const CLEAR_REST = "\x1b[J";
 const CTRL_C = "\x03";
 
 export class Screen {
-  /** Called when the terminal has another size. */
+  /** Called when the terminal was resized. */
   onResize = (): void => {};
   readonly #onKeys: (typed: Buffer) => void;
   readonly #resized = (): void => this.onResize();
@@ -30,7 +30,7 @@ export class Screen {
   }
 
   draw(lines: readonly string[]): void {
-    // Clearing behind a line as wide as the terminal would take its last character.
+    // After a line as wide as the terminal, the clear code would erase its last character.
     const rest = lines.length < this.size.rows ? `\r\n${CLEAR_REST}` : "";
     process.stdout.write(`${HOME}${lines.map((line) => `${CLEAR_LINE}${line}`).join("\r\n")}${rest}`);
   }

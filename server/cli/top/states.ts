@@ -1,4 +1,4 @@
-/** The state of a server as its stream tells it, over as many connections as that takes. */
+/** State of a server from its event stream, across as many connections as necessary. */
 
 import { setTimeout as pause } from "node:timers/promises";
 import { nextView } from "../../http/live-view.ts";
@@ -14,22 +14,22 @@ import {
 } from "../client.ts";
 import type { TopState } from "./frame.ts";
 
-/** Pause before the first attempt to connect again; each further one is twice as long, up to the longest. */
+/** Pause before the first reconnection, doubled for each further one up to the longest. */
 const PAUSE_MS = 500;
 const PAUSE_MAX_MS = 30_000;
-/** Time without an event after which a connection counts as lost. A server sends two a second. */
+/** Time without an event after which a connection counts as lost. A server sends two events a second. */
 const SILENCE_MS = 10_000;
-/** Statuses below 500 of a server, or of a proxy before it, that pass. */
+/** Transient status codes below 500, of a server or a proxy. */
 const PASSING = [408, 425, 429];
 
-/** Pause before an attempt, counted from 0. */
+/** Pause in ms before an attempt, counted from 0. */
 export function pauseMsBefore(attempt: number): number {
   return Math.min(PAUSE_MAX_MS, PAUSE_MS * 2 ** attempt);
 }
 
 /**
- * State after each event, and the last state with `lost` while there is no connection. Throws ServerError for an error
- * that does not pass by another attempt, and for any error before the first state.
+ * Yields the state after each event, and the last state with `lost` while disconnected. Throws ServerError
+ * for a permanent error, and for any error before the first state.
  */
 export async function* lastingStates(target: Target, signal: AbortSignal): AsyncGenerator<TopState> {
   let last: TopState | null = null;
@@ -54,7 +54,7 @@ export async function* lastingStates(target: Target, signal: AbortSignal): Async
   }
 }
 
-/** State after each event of one connection. Throws ServerError. */
+/** Yields the state after each event of one connection. Throws ServerError. */
 export async function* statesOf(target: Target, signal: AbortSignal): AsyncGenerator<TopState> {
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(), SILENCE_MS);
@@ -70,7 +70,7 @@ export async function* statesOf(target: Target, signal: AbortSignal): AsyncGener
         state = { ...state, facts: event.facts };
       } else if (event.kind === "live") state = { ...state, view: nextView(state.view, event) };
       else if (event.kind === "requests") state = { ...state, requests: event.requests };
-      // The requests come right after the view that they belong to.
+      // Requests are part of the view: they arrive right after it.
       if (event.kind !== "live") yield state;
     }
   } catch (error) {
@@ -93,7 +93,7 @@ async function open(target: Target, signal: AbortSignal): Promise<Response> {
   throw new ServerError(0, `${base} does not answer as a Bunting server does.`);
 }
 
-/** True if another attempt may end otherwise: the connection is lost, or the server cannot answer now. */
+/** True if another attempt may succeed: the connection was lost, or the server is temporarily unavailable. */
 export function passes(error: unknown): error is ServerError {
   if (error instanceof ConnectionLost) return true;
   return error instanceof ServerError && (error.status >= 500 || PASSING.includes(error.status));

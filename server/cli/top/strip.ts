@@ -18,13 +18,13 @@ interface Column {
 export interface StripOptions {
   readonly nowMs: number;
   readonly columns: number;
-  /** Milliseconds of a full column. */
+  /** Milliseconds of a bar of full height. */
   readonly topMs: number;
 }
 
 /**
- * Bars as high as the longest step of their time, in the colour of what it computed most, and marks below them: `!` a
- * step over its target, `p` a preemption, `e` an eviction.
+ * Bars as high as the longest step in their interval, coloured by the kind of most of its tokens, and marks
+ * below: `!` a step over its target, `p` a preemption, `e` an eviction.
  */
 export function stripOf(
   bars: readonly StepBar[],

@@ -1,4 +1,4 @@
-/** `bunting top`: a server at work, in the terminal. It is redrawn when the server tells of something. */
+/** `bunting top`: shows a running server in the terminal, and redraws when the server sends an event. */
 
 import { flag, serverSettings, text, type Values } from "../../config.ts";
 import type { Target } from "../client.ts";
@@ -25,7 +25,7 @@ export const topOptions: OptionList<typeof topSettings> = {
   headings: { url: "Server:" },
 };
 
-/** Events that a single picture is made of: rates are between two. */
+/** Events before a single picture: rates need two. */
 const ONCE_EVENTS = 2;
 const ONCE_COLUMNS = 100;
 
@@ -44,7 +44,7 @@ export async function top({ url, apiKey, once }: Values<typeof topSettings>): Pr
   let screen: Screen | null = null;
   try {
     for await (const state of states) {
-      screen ??= new Screen(() => quit.abort()); // not before: an error is told without it
+      screen ??= new Screen(() => quit.abort()); // only now: errors before it are printed normally
       const shown = screen;
       shown.onResize = () => shown.draw(frame(state, shown.size, paint));
       shown.onResize();
@@ -57,7 +57,7 @@ export async function top({ url, apiKey, once }: Values<typeof topSettings>): Pr
   return quit.signal.aborted ? 0 : stop.exitCode;
 }
 
-/** Lines of a picture without end of rows or colours. */
+/** Lines of a picture without colours and without a limit of rows. */
 async function pictureOf(target: Target): Promise<readonly string[]> {
   const columns = process.stdout.columns || ONCE_COLUMNS;
   for await (const state of statesOf(target, new AbortController().signal)) {

@@ -109,7 +109,7 @@ function EngineChoice({ count }: { readonly count: number }): VNode {
   );
 }
 
-/** Fills the width with a node, or shows all if that one fills it already. */
+/** Zooms to a node, or back to the whole tree if that node fills the width already. */
 function zoom(id: number): void {
   zoomed.value = id === zoomed.value ? 0 : id;
   looked.value = null;

@@ -1,7 +1,7 @@
 import type { VNode } from "preact";
 import type { KeyHits } from "../../http/state-events.ts";
 
-/** Share of prompts' tokens that were cached, by key. */
+/** Share of cached prompt tokens, by API key. */
 export function Hits({ keys }: { readonly keys: readonly KeyHits[] }): VNode {
   return (
     <section class="card" aria-labelledby="hits-title">

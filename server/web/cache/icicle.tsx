@@ -6,7 +6,7 @@ import { type Box, boxesOf, type TreeNode, treeOf } from "./tree.ts";
 /** Units of the drawing's width, and of a level's height. */
 const WIDTH = 1000;
 const LEVEL = 30;
-/** Narrower boxes are left out, and only wider ones can be reached by keyboard. */
+/** Minimum width of a box to be drawn, and to be reached by keyboard. */
 const NARROWEST = 0.4;
 const REACHED = 12;
 

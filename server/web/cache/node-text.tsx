@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { call } from "../api.ts";
 
-/** Time that a reader stays on a node before its text is asked for. */
+/** Time that the pointer stays on a node before its text is requested. */
 const STAY_MS = 150;
 
 interface TextFacts {
@@ -15,7 +15,7 @@ interface TextFacts {
 
 const shown = signal<TextFacts | null>(null);
 
-/** First words of a node, which the operator allows to be read. `node` 0: none. */
+/** First words of a node, if the operator allows them to be shown. `node` 0: none. */
 export function NodeText({ engine, node }: { readonly engine: number; readonly node: number }): VNode {
   useEffect(() => {
     if (node === 0) return;

@@ -4,7 +4,7 @@ import type { CacheNow } from "../../http/state-events.ts";
 
 /** Node of the prefix tree. */
 export interface TreeNode {
-  /** Stays from one snapshot to the next. */
+  /** Stable from one snapshot to the next. */
   readonly id: number;
   readonly start: number;
   readonly end: number;
@@ -13,7 +13,7 @@ export interface TreeNode {
   readonly reads: number;
   readonly locks: number;
   readonly waiters: number;
-  /** 0: evicted next; 1: last; -1: cannot be evicted. */
+  /** Position in eviction order: 0 is evicted next, 1 last; -1 cannot be evicted. */
   readonly age: number;
   readonly children: TreeNode[];
 }
@@ -43,9 +43,12 @@ export function treeOf({ nodes, pagesTotal }: CacheNow): TreeNode {
   return root;
 }
 
-/** Boxes of the tree below the node `zoomed`, or of all if it is gone; a unit wide, a unit high a level. */
+/**
+ * Boxes of the subtree at `zoomed`, or of the whole tree if that node was evicted. Width and each level's
+ * height are 1.
+ */
 export function boxesOf(tree: TreeNode, zoomed: number): readonly Box[] {
-  // Pages of nodes that the snapshot leaves out count as their parent's.
+  // Pages of nodes that the snapshot omits count as their parent's.
   const own = ({ pagesBelow, children }: TreeNode) =>
     Math.max(0, pagesBelow - children.reduce((sum, child) => sum + child.pagesBelow, 0));
   const whole = hierarchy(tree).sum(own);

@@ -2,18 +2,20 @@ import { signal } from "@preact/signals";
 import type { StreamEvent, Usage } from "../../cli/client.ts";
 import { type Figures, newId, type ToolCall, type Turn } from "./conversation.ts";
 
-/** Shortest answer from which a token rate is computed. */
+/** Minimum duration of streaming from which a token rate is computed. */
 const PACE_MS_MIN = 200;
 
-/** Comments of a stream that say nothing. */
+/** Stream comments that carry no message. */
 const TECHNICAL = new Set(["", "open", "ping"]);
 
-/** Answer that is being streamed. Its turn is renewed once a frame, however many pieces arrive until then. */
+/**
+ * Response that is being streamed. Its turn is updated once per frame, however many chunks arrive in between.
+ */
 export class AnswerInProgress {
   readonly turn;
   readonly #stopping = new AbortController();
   readonly #askedMs = performance.now();
-  /** Times of the first and last text, of a thought or the answer. */
+  /** Times of the first and last text, reasoning included. */
   #firstMs: number | null = null;
   #lastMs = 0;
   #thoughtMs: number | null = null;
@@ -25,17 +27,17 @@ export class AnswerInProgress {
   #requestId: string | null = null;
   #error: string | null = null;
   #frame: number | null = null;
-  /** Sentence while nothing comes; null: the answer has begun, or nothing is known. */
+  /** Sentence while the request is queued; null: the response has begun, or nothing is known. */
   readonly wait = signal<string | null>(null);
   readonly #isResumed: boolean;
 
-  /** `resumed`: answer of an earlier page, whose text comes anew. */
+  /** `resumed`: response that an earlier page began, whose text is streamed again. */
   constructor(parent: string | null, resumed?: Turn) {
     this.#isResumed = resumed !== undefined;
     this.turn = signal<Turn>(resumed ?? { id: newId(), parent, role: "assistant", content: "" });
   }
 
-  /** Name of its stream. */
+  /** Name of its resumable stream. */
   get name(): string {
     return this.turn.value.id;
   }
@@ -96,7 +98,7 @@ export class AnswerInProgress {
     this.#frame ??= requestAnimationFrame(() => this.#show());
   }
 
-  /** Ends the answer and returns its turn; null if there came nothing of it. */
+  /** Ends the response and returns its turn; null if no part of it arrived. */
   end(): Turn | null {
     if (this.#frame !== null) cancelAnimationFrame(this.#frame);
     this.#endThoughts();
@@ -152,7 +154,7 @@ export class AnswerInProgress {
   #tokensPerSecond(): number | null {
     if (this.#usage === null || this.#firstMs === null || this.#isResumed) return null;
     const { completionTokens } = this.#usage;
-    // An answer that arrives nearly at once has no token rate of its own; then the whole time counts.
+    // A response that arrived almost at once has no streaming time; the rate is then of the whole time.
     const hasPace = this.#lastMs - this.#firstMs >= PACE_MS_MIN;
     const tokens = hasPace ? completionTokens - 1 : completionTokens;
     return (1000 * tokens) / (this.#lastMs - (hasPace ? this.#firstMs : this.#askedMs));

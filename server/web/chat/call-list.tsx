@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { chat } from "../store.ts";
 import type { ToolCall } from "./conversation.ts";
 
-/** Calls of an answer. Those that have no result yet are answered by hand. */
+/** Tool calls of a response. The user enters the results that are missing. */
 export function CallList({
   calls,
   isOpen,
@@ -50,7 +50,7 @@ export function CallList({
   );
 }
 
-/** Cut arguments are not JSON, and stay as they are. */
+/** Truncated arguments are not JSON, and stay as they are. */
 function indented(json: string): string {
   try {
     return JSON.stringify(JSON.parse(json), null, 2);

@@ -13,7 +13,7 @@ isWide.addEventListener("change", () => {
   showsPast.value = isWide.matches;
 });
 
-/** Closes the list where it covers the chat. */
+/** Closes the list of conversations where it covers the chat. */
 function makeRoom(): void {
   showsPast.value = isWide.matches;
 }

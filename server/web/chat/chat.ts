@@ -18,22 +18,22 @@ import { endNamed, streamNamed } from "./named-stream.ts";
 import { keepPending, type Pending, takePending } from "./pending.ts";
 import { type ChatSettings, noSettings, requestFields } from "./settings.ts";
 
-/** Wait after which the page asks when an answer will begin. */
+/** Wait after which the page asks when a response will begin. */
 const ESTIMATE_AFTER_MS = 1000;
 
-/** Conversation on screen, its answer in progress, and what the user types. */
+/** Conversation on screen, its response in progress, and the text that the user types. */
 export class Chat {
   readonly history = new History();
-  /** The signal is replaced as a whole, so that an answer still reaches the conversation that it belongs to. */
+  /** The inner signal is replaced as a whole, so that a response still reaches its own conversation. */
   readonly #shown: Signal<Signal<Conversation>>;
   readonly answering = signal<AnswerInProgress | null>(null);
   /** Sentence about the last failure; null: there is none. */
   readonly alert = signal<string | null>(null);
   /** Text of the composer. */
   readonly draft = signal("");
-  /** Turns on screen, without the answer in progress. */
+  /** Turns on screen, without the response in progress. */
   readonly path = computed(() => pathTo(this.conversation.turns, this.conversation.head));
-  /** Calls that wait for results. */
+  /** Tool calls without results. */
   readonly openCalls = computed(() => openCalls(this.path.value));
 
   constructor() {
@@ -55,7 +55,7 @@ export class Chat {
     return this.answering.value !== null;
   }
 
-  /** Ends the answer; text received so far stays. */
+  /** Stops the response; text received so far stays. */
   stop(): void {
     const answer = this.answering.value;
     if (answer === null) return;
@@ -96,19 +96,19 @@ export class Chat {
     if (shown === this.#shown.value && this.draft.value === "") this.draft.value = question;
   }
 
-  /** Asks a changed question in place of a turn, which stays as a branch. */
+  /** Sends an edited message in place of a turn, which stays as a branch. */
   edit({ parent }: Turn, question: string): Promise<void> {
     this.#show(parent);
     return this.ask(question);
   }
 
-  /** Draws another answer; the turn stays as a branch. */
+  /** Generates another response; the turn stays as a branch. */
   async regenerate(turn: Turn): Promise<void> {
     this.#show(turn.parent);
     if (!(await this.#answer(this.#shown.value))) this.#show(turn.id);
   }
 
-  /** Gives the results of calls, by their ids, and goes on. */
+  /** Adds the results of tool calls, by their ids, and continues. */
   async giveResults(results: ReadonlyMap<string, string>): Promise<void> {
     const shown = this.#shown.value;
     for (const [callId, content] of results) {
@@ -117,7 +117,7 @@ export class Chat {
     await this.#answer(shown);
   }
 
-  /** Shows the newest branch that goes through a turn. */
+  /** Shows the newest branch through a turn. */
   showBranch({ id }: Turn): void {
     this.#show(tipOf(this.conversation.turns, id));
   }
@@ -126,7 +126,7 @@ export class Chat {
     this.#change(this.#shown.value, (now) => without(now, id));
   }
 
-  /** Streams an answer to the head of the conversation. Resolves to false if there came nothing of it. */
+  /** Streams a response to the head of the conversation. Resolves to false if no part of it arrived. */
   async #answer(shown: Signal<Conversation>): Promise<boolean> {
     const { head, turns, settings } = shown.value;
     this.alert.value = null;
@@ -138,7 +138,7 @@ export class Chat {
       return false;
     }
     const messages = messagesOf(pathTo(turns, head), settings.system);
-    // Usage comes with every chunk, so that a stopped answer has its figures too.
+    // Usage comes with every chunk, so that a stopped response has its figures too.
     const stream_options = { include_usage: true, continuous_usage_stats: true };
     const answer = new AnswerInProgress(head);
     const body = { messages, ...fields, stream_options };
@@ -147,13 +147,13 @@ export class Chat {
     return await this.#take(shown, answer, streamNamed(answer.name, answer.signal, events));
   }
 
-  /** Goes on with an answer that the page was left in. */
+  /** Resumes a response that was in progress when the page was left. */
   #resume(turn: Turn): void {
     const answer = new AnswerInProgress(turn.parent, turn);
     void this.#take(this.#shown.value, answer, streamNamed(answer.name, answer.signal));
   }
 
-  /** Resolves to false if there came nothing of the answer. */
+  /** Resolves to false if no part of the response arrived. */
   async #take(
     shown: Signal<Conversation>,
     answer: AnswerInProgress,
@@ -212,12 +212,12 @@ function newConversation(settings: ChatSettings): Conversation {
   return { id: newId(), changedMs: Date.now(), settings, turns: [], head: null };
 }
 
-/** True for an answer of the conversation that is not in it yet: a page may be lost after an answer has ended. */
+/** True for a response that its conversation lacks: the page may be lost after the response ended. */
 function isOpen({ conversation, turn }: Pending, { id, turns }: Conversation): boolean {
   return conversation === id && turns.every((other) => other.id !== turn.id);
 }
 
-/** Has the answer say when it will begin, if it does not at once. */
+/** Shows when the response will begin, if it does not begin at once. */
 function tellEstimate(answer: AnswerInProgress, body: object): void {
   setTimeout(async () => {
     if (answer.hasBegun || answer.signal.aborted) return;

@@ -5,14 +5,14 @@ import { useState } from "preact/hooks";
 type Highlighter = ReturnType<typeof import("lowlight").createLowlight>;
 type Tree = ReturnType<Highlighter["highlight"]>;
 
-/** Highlighter of common languages, once a first block of code has made the page load it. */
+/** Highlighter of common languages; the first code block makes the page load it. */
 const highlighter = signal<Highlighter | null>(null);
 let isAsked = false;
 
-/** Longest code that is coloured. */
+/** Maximum characters of highlighted code. */
 const CHARACTERS_MAX = 50_000;
 
-/** Code under a line with its language and a copy button, where the browser lets a page copy. */
+/** Code below a line with its language and, where the browser allows it, a copy button. */
 export function CodeBlock({ text, language }: { readonly text: string; readonly language: string }): VNode {
   if (!isAsked) {
     isAsked = true;

@@ -1,7 +1,7 @@
-/** Conversations as trees: an edited question or an answer that was drawn again is a branch. Pure. */
+/** Conversations as trees: editing a message or regenerating a response adds a branch. Pure. */
 import type { ChatSettings } from "./settings.ts";
 
-/** Call of a tool in an answer. */
+/** Tool call of a response. */
 export interface ToolCall {
   readonly id: string;
   readonly name: string;
@@ -9,20 +9,20 @@ export interface ToolCall {
   readonly arguments: string;
 }
 
-/** Measurements of an answer. */
+/** Measurements of a response. */
 export interface Figures {
   readonly completionTokens: number | null;
   readonly tokensPerSecond: number | null;
   readonly firstTokenMs: number | null;
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  /** Reason for its end: the server's, or "stopped" by the reader. */
+  /** Reason for its end: the server's finish reason, or "stopped" by the user. */
   readonly finish: string | null;
 }
 
 export interface Turn {
   readonly id: string;
-  /** Turn before it; null: it begins the conversation. */
+  /** Turn before it; null for the first of a conversation. */
   readonly parent: string | null;
   readonly role: "user" | "assistant" | "tool";
   readonly content: string;
@@ -31,7 +31,7 @@ export interface Turn {
   readonly calls?: readonly ToolCall[];
   /** Call whose result this is. */
   readonly callId?: string;
-  /** Sentence of the error that cut the answer. */
+  /** Sentence of the error that cut the response off. */
   readonly error?: string;
   readonly figures?: Figures;
   readonly requestId?: string;
@@ -85,7 +85,7 @@ export function without(conversation: Conversation, id: string): Conversation {
   return { ...conversation, turns, head: other === undefined ? parent : tipOf(turns, other.id) };
 }
 
-/** Calls of the last answer that have no result yet. */
+/** Tool calls of the last response without results. */
 export function openCalls(path: readonly Turn[]): readonly ToolCall[] {
   const last = path.findLastIndex(({ role }) => role === "assistant");
   const given = new Set(path.slice(last + 1).map(({ callId }) => callId));
@@ -94,7 +94,7 @@ export function openCalls(path: readonly Turn[]): readonly ToolCall[] {
     : (path[last]?.calls ?? []).filter(({ id }) => !given.has(id));
 }
 
-/** Messages of a request. Answers that an error cut, and empty ones, are left out. */
+/** Messages of a request. Leaves out empty responses, and those that an error cut off. */
 export function messagesOf(path: readonly Turn[], system: string): object[] {
   const messages: object[] = system.trim() === "" ? [] : [{ role: "system", content: system.trim() }];
   for (const { role, content, calls = [], callId, error } of path) {

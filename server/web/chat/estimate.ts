@@ -5,7 +5,7 @@ interface Estimate {
   readonly first_token_ms: { readonly expected: number; readonly low: number; readonly high: number };
 }
 
-/** Sentence about when such a request would begin to be answered; null: the server cannot tell. */
+/** Sentence about when the response to such a request would begin; null if the server gives none. */
 export async function estimateOf(body: object): Promise<string | null> {
   try {
     const headers = { "content-type": "application/json" };

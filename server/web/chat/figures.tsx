@@ -1,7 +1,7 @@
 import type { VNode } from "preact";
 import type { Figures as Measured } from "./conversation.ts";
 
-/** Line of an answer's figures, with a link to its request. */
+/** Line with a response's figures and a link to its request. */
 export function Figures(given: {
   readonly figures: Measured;
   readonly requestId: string | undefined;

@@ -11,7 +11,7 @@ const samples = [
   "List five fruits.",
 ];
 
-/** What an empty conversation shows. The demo model says what it is. */
+/** Contents of an empty conversation. Introduces the demo model if it is served. */
 export function FirstRun(): VNode {
   const privacy = "Nothing you write leaves this server and this browser.";
   if (server.models.value[0] !== "demo") return <p id="empty">Ask something. {privacy}</p>;

@@ -2,11 +2,14 @@ import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-/** KaTeX, once a first formula has made the page load it. */
+/** KaTeX; the first formula makes the page load it. */
 const katex = signal<typeof import("katex") | null>(null);
 let isAsked = false;
 
-/** Formula as MathML, which browsers draw themselves. Its source is shown until KaTeX is there, or if it fails. */
+/**
+ * Formula as MathML, which browsers render themselves. Shows its source until KaTeX is loaded, or if KaTeX
+ * fails.
+ */
 export function Formula({ tex, isBlock }: { readonly tex: string; readonly isBlock: boolean }): VNode {
   const root = useRef<HTMLSpanElement>(null);
   const { value: loaded } = katex;

@@ -2,11 +2,11 @@ import { signal } from "@preact/signals";
 import type { Conversation, Turn } from "./conversation.ts";
 import { type ChatSettings, noSettings } from "./settings.ts";
 
-/** Keys of storage: all conversations are in the browser, the id of a tab's own one in the tab. */
+/** Storage keys: the browser stores all conversations, a tab the id of its own. */
 const ALL = "bunting-conversations";
 const OWN = "bunting-own-conversation";
 const CONVERSATIONS_MAX = 200;
-/** Characters of all conversations together, as JSON: browsers store some five million per site. */
+/** Maximum characters of all conversations together, as JSON: browsers store some five million per site. */
 const CHARACTERS_MAX = 2 ** 21;
 
 /** Conversations of all tabs of this browser, most recently changed first. */
@@ -28,12 +28,12 @@ export class History {
     return this.all.value.find(({ id }) => id === ownId()) ?? null;
   }
 
-  /** Makes a conversation this tab's own. */
+  /** Makes a conversation the tab's own. */
   take({ id }: Pick<Conversation, "id">): void {
     write(() => sessionStorage.setItem(OWN, id));
   }
 
-  /** Keeps a conversation in its current state. Drops the oldest ones beyond the limits. */
+  /** Stores a conversation. Drops the oldest ones beyond the limits. */
   keep(conversation: Conversation): void {
     this.#store([conversation, ...readAll().filter(({ id }) => id !== conversation.id)]);
   }
@@ -83,11 +83,13 @@ function readAll(): readonly Conversation[] {
     const read = JSON.parse(localStorage.getItem(ALL) ?? "[]") as unknown[];
     return read.map(conversationOf).filter((one) => one !== null);
   } catch {
-    return []; // The browser stores nothing for pages, or the stored text is not from this page.
+    return []; // The browser forbids storage, or the stored text is not from this page.
   }
 }
 
-/** Conversation as it was stored, perhaps by an earlier version of the page; null if it is none. */
+/**
+ * Checks a stored conversation, which an earlier version of the page may have written; null if it is invalid.
+ */
 function conversationOf(stored: unknown): Conversation | null {
   if (typeof stored !== "object" || stored === null) return null;
   const { id, changedMs, settings, turns, messages, head } = stored as Partial<Conversation> & {
@@ -130,7 +132,7 @@ function ownId(): string | null {
   }
 }
 
-/** Returns false if the write failed: a browser may store nothing for pages, or have no room. */
+/** Returns false if the write failed: a browser may forbid storage, or be out of space. */
 function write(put: () => void): boolean {
   try {
     put();

@@ -4,10 +4,10 @@ import { chat } from "../store.ts";
 import { FirstRun } from "./first-run.tsx";
 import { TurnView } from "./turn-view.tsx";
 
-/** Pixels from the end within which a reader counts as being there. */
+/** Distance from the end, in pixels, within which the view follows new text. */
 const NEAR_END_PX = 8;
 
-/** Turns on screen. Follows arriving text while the reader is at its end. */
+/** Turns on screen. Follows arriving text while the user is at its end. */
 export function Log(): VNode {
   const root = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
@@ -31,7 +31,7 @@ export function Log(): VNode {
     resized.observe(log);
     return () => resized.disconnect();
   }, []);
-  // Only a reader moves the position up: arriving text just moves the end away.
+  // Only the user scrolls up: arriving text just moves the end away.
   const onScroll = () => {
     const { scrollTop, scrollHeight, clientHeight } = root.current!;
     if (scrollTop < lastTop.current) follows.current = false;

@@ -1,10 +1,13 @@
 import { brokenOff, ConnectionLost, resumeChat, ServerError, type StreamEvent } from "../../cli/client.ts";
 import { call, target } from "../api.ts";
 
-/** Waits before the tries to go on after a connection was lost. */
+/** Pauses in ms before the attempts to resume after a lost connection. */
 const WAITS_MS = [100, 400, 1000, 2000, 3000];
 
-/** Streams an answer over as many connections as it takes, from its begin or from an earlier one of them. */
+/**
+ * Streams a response over as many connections as necessary, from its beginning or resumed from an earlier
+ * one.
+ */
 export async function* streamNamed(
   name: string,
   signal: AbortSignal,
@@ -37,7 +40,9 @@ export async function* streamNamed(
   }
 }
 
-/** Ends an answer that may have no connection. A server that cannot be reached ends it later by itself. */
+/**
+ * Ends a response on the server, even without a connection. An unreachable server ends it later by itself.
+ */
 export function endNamed(name: string): void {
   call(`v1/stream?conv_id=${encodeURIComponent(name)}`, { method: "DELETE" }).catch(() => {});
 }

@@ -7,7 +7,7 @@ const search = signal("");
 /** Outcome of the last import. */
 const note = signal("");
 
-/** Earlier conversations: to search, continue, delete, export and import. */
+/** Earlier conversations, to search, continue, delete, export and import. */
 export function PastList({ onChosen }: { readonly onChosen: () => void }): VNode {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   const all = chat.history.all.value.filter(({ turns }) => turns.length > 0);

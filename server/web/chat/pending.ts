@@ -1,28 +1,28 @@
-/** Answer that is being streamed while the page is left, kept in the tab until it is there again. */
+/** Response that is being streamed when the page is left. The tab keeps it until the page returns. */
 import type { Turn } from "./conversation.ts";
 
 const KEY = "bunting-answer";
 
 export interface Pending {
   readonly conversation: string;
-  /** The answer so far; its id names the stream. */
+  /** The response so far; its id names the stream. */
   readonly turn: Turn;
 }
 
-/** Keeps what `now` returns whenever the page may be left; null: nothing is being streamed. */
+/** Stores the result of `now` whenever the page may be left; null: no response is being streamed. */
 export function keepPending(now: () => Pending | null): void {
   const keep = (): void => {
     const pending = now();
     try {
       if (pending === null) sessionStorage.removeItem(KEY);
       else sessionStorage.setItem(KEY, JSON.stringify(pending));
-    } catch {} // the browser stores nothing for pages
+    } catch {} // the browser forbids storage
   };
   addEventListener("pagehide", keep);
   document.addEventListener("visibilitychange", keep);
 }
 
-/** Takes what was kept; null: there is nothing. */
+/** Returns and removes the stored response; null for none. */
 export function takePending(): Pending | null {
   try {
     const text = sessionStorage.getItem(KEY);

@@ -1,15 +1,15 @@
-/** Settings of a conversation, and the fields of a request that they become. */
+/** Settings of a conversation, and their conversion to request fields. */
 
-/** Settings as typed; the server's default applies where one is empty. */
+/** Settings as typed; the server's default applies to empty ones. */
 export interface ChatSettings {
   readonly model: string;
   readonly system: string;
-  /** Numbers by their field's name. */
+  /** Numbers by name of the request field. */
   readonly numbers: Readonly<Record<string, string>>;
-  /** Stop strings, one a line. */
+  /** Stop strings, one per line. */
   readonly stop: string;
   readonly thinking: string;
-  /** JSON Schema of the answer. */
+  /** JSON Schema of the response. */
   readonly schema: string;
   /** JSON list of tools in OpenAI's format. */
   readonly tools: string;
@@ -46,7 +46,7 @@ export const numberFields: readonly NumberField[] = [
   { name: "min_tokens", label: "Fewest tokens in an answer", min: 0, isWhole: true },
 ];
 
-/** Fields of a request. Throws an Error whose message is a sentence about a setting that is not JSON. */
+/** Request fields. Throws an Error with a sentence if a setting is not valid JSON. */
 export function requestFields(settings: ChatSettings): Readonly<Record<string, unknown>> {
   const { model, numbers, stop, thinking, schema, tools } = settings;
   const fields: Record<string, unknown> = {};

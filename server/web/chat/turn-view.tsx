@@ -10,8 +10,8 @@ import { Markdown } from "./markdown.tsx";
 const speakers = { user: "You", assistant: "Answer", tool: "Result" } as const;
 
 /**
- * Turn of a conversation with what can be done to it. `isPending`: its answer is being streamed. `wait`: sentence
- * while nothing comes.
+ * Turn of a conversation with its actions. `isPending`: its response is being streamed. `wait`: sentence
+ * while the request is queued.
  */
 export function TurnView({
   turn,
@@ -54,7 +54,7 @@ function Answer({ turn, isPending }: { readonly turn: Turn; readonly isPending: 
   );
 }
 
-/** Thoughts, open while they come and folded away once the answer begins. `ms`: absent while they come. */
+/** Reasoning, open while it streams and folded once the response begins. `ms`: absent while it streams. */
 function Thoughts({ text, ms }: { readonly text: string; readonly ms: number | undefined }): VNode {
   return (
     <details class="thoughts" key={ms === undefined ? "coming" : "there"} open={ms === undefined}>

@@ -1,19 +1,19 @@
-/** Steps of an engine as columns of pixels: as many as the drawing is wide, however many steps there are. */
+/** Steps of an engine as columns of pixels, one per pixel of width, however many steps there are. */
 import type { StepBar } from "../../http/state-events.ts";
 
 /** Kinds of tokens in a step, bottom to top. */
 export const tokenKinds = ["decode", "draft", "prompt", "warm"] as const;
 
-/** Ticks below a column. */
+/** Marks below a column, as bits. */
 export const EVICTED = 1;
 export const PREEMPTED = 2;
 
 export interface Columns {
-  /** Milliseconds of the longest step at each column; 0: none. */
+  /** Milliseconds of the longest step in each column; 0 for none. */
   readonly ms: Float32Array;
-  /** Share of that step up to the end of each kind of tokens, by column and kind. */
+  /** Cumulated shares of that step's tokens by kind, per column. */
   readonly shares: Float32Array;
-  /** Evictions and preemptions of all steps at each column. */
+  /** Evictions and preemptions of all steps in each column, as bits. */
   readonly ticks: Uint8Array;
 }
 

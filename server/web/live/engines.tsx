@@ -2,7 +2,7 @@ import type { VNode } from "preact";
 import { type EngineView, type LiveView, shortNumber, slowMs } from "../../http/live-view.ts";
 import { Strip } from "./strip.tsx";
 
-/** Engines below each other on one time axis, each less high the more there are. */
+/** Engines one below the other on one time axis; the more there are, the less high each is. */
 export function Engines({ view }: { readonly view: LiveView }): VNode {
   const { engines, bars, targetMs, timeMs } = view;
   const heightPx = engines.length === 1 ? 130 : engines.length <= 4 ? 72 : engines.length <= 16 ? 40 : 22;

@@ -9,7 +9,7 @@ import { live } from "../store.ts";
 import { Engines } from "./engines.tsx";
 import { Plot } from "./plot.tsx";
 
-/** Engines at work: rates, waits of clients, steps, queue and memory. */
+/** Engines at work: rates, latencies of clients, steps, queue and memory. */
 export function LivePanel(): VNode {
   const { value: view } = live.view;
   return (
@@ -190,7 +190,7 @@ function waits(quantiles: Quantiles | null): string {
   return quantiles === null ? "–" : `${shortNumber(quantiles.p50Ms)} · ${shortNumber(quantiles.p99Ms)}`;
 }
 
-/** Shares of jobs and of requests in all tokens computed. */
+/** Shares of batch jobs and of requests in all computed tokens. */
 function sharesOf({ jobs, requests }: LiveView["computed"]): string {
   const all = jobs + requests;
   if (all === 0) return "no tokens yet";

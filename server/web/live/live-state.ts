@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import { type LiveView, nextView } from "../../http/live-view.ts";
 import type { LiveNow } from "../../http/state-events.ts";
 
-/** Engines as they were told last, with what a look back needs. */
+/** Last received state of the engines, with the history that the plots need. */
 export class LiveState {
   readonly view = signal<LiveView | null>(null);
 

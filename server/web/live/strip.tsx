@@ -18,7 +18,10 @@ export interface StripProps {
   readonly heightPx: number;
 }
 
-/** Steps of an engine on the time axis: a bar is as high as its step took, in colours of its tokens. */
+/**
+ * Steps of an engine on the time axis. A bar's height is the step's duration, its colours are the kinds of
+ * its tokens.
+ */
 export function Strip(props: StripProps): VNode {
   const canvas = useRef<HTMLCanvasElement>(null);
   useLayoutEffect(() => draw(canvas.current!, props));
@@ -36,7 +39,7 @@ function draw(canvas: HTMLCanvasElement, { bars, nowMs, targetMs, topMs, heightP
     canvas.height = height;
     canvas.style.height = `${heightPx}px`;
   }
-  // Pixels are set here: calls of the canvas for each of many thousand steps take longer than a frame.
+  // Sets pixels directly: canvas calls for many thousand steps take longer than a frame.
   const image = new ImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
   const tickPx = Math.round(TICK_PX * devicePixelRatio);

@@ -6,7 +6,7 @@ export const orders = {
   first_token: "latest first token",
 } as const;
 
-/** Order of the list of requests, and the least time of those in it. */
+/** Sort order of the request list, and the minimum duration of listed requests. */
 export const order = signal<keyof typeof orders>("created");
 export const slowMs = signal(0);
 

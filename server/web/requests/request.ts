@@ -1,4 +1,4 @@
-/** Requests as `GET /v1/requests` tells them. */
+/** Requests as returned by `GET /v1/requests`. */
 import { type Cause, causes } from "../../../scheduler/explain/causes.ts";
 import type { RequestFacts } from "../../explain/request-facts.ts";
 

@@ -10,10 +10,10 @@ import { Waterfall } from "./waterfall.tsx";
 import { WhatIf } from "./what-if.tsx";
 
 const opened = signal<RequestFacts | null>(null);
-/** Sentence in place of the one that was to be opened. */
+/** Error sentence in place of the request that was to be opened. */
 const problem = signal<string | null>(null);
 
-/** Requests of this tab's key, and the parts of one's time. */
+/** Requests of this tab's key, and the time of one of them by cause. */
 export function RequestsPanel(): VNode {
   useSignalEffect(() => {
     void open(place.value.rest);

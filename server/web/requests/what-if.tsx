@@ -17,7 +17,7 @@ interface Outcome {
   readonly hit_rate: number;
 }
 
-/** Answer of `POST /v1/what-if`. */
+/** Response of `POST /v1/what-if`. */
 interface WhatIfFacts {
   readonly recorded: {
     readonly calls: number;
@@ -38,14 +38,14 @@ const rows = [
 ] as const;
 const quantiles = ["p50", "p90", "p99"] as const;
 
-/** Fields as typed; an empty one changes nothing. */
+/** Fields as typed; an empty field changes nothing. */
 const engines = signal("2");
 const targetMs = signal("");
 const isBusy = signal(false);
 const answer = signal<WhatIfFacts | null>(null);
 const problem = signal<string | null>(null);
 
-/** Form that simulates what was recorded with other engines or another target. */
+/** Form that simulates the recorded requests with other engines or another target. */
 export function WhatIf(): VNode {
   return (
     <section class="card" aria-labelledby="what-if-title">
@@ -141,7 +141,7 @@ function Comparison({ facts }: { readonly facts: WhatIfFacts }): VNode {
   );
 }
 
-/** Time before and after; better ones are marked, beyond a difference of five percent. */
+/** Time before and after; marked as better or worse beyond a difference of five percent. */
 function Change({ from, to }: { readonly from: number; readonly to: number }): VNode {
   const kind = to < 0.95 * from ? "better" : to > 1.05 * from ? "worse" : "same";
   return (

@@ -1,4 +1,4 @@
-/** Batches as `GET /v1/batches` tells them. */
+/** Batch as returned by `GET /v1/batches`. */
 export interface BatchFacts {
   readonly id: string;
   readonly endpoint: string;
@@ -15,10 +15,10 @@ export interface BatchFacts {
   readonly paused_by: string | null;
 }
 
-/** Time over which the rate is taken: long enough for many lines, short enough to follow a change. */
+/** Time over which the rate is computed: long enough for many lines, short enough to follow a change. */
 const WINDOW_MS = 60_000;
 
-/** Ended lines and tokens of a batch at some time. */
+/** Number of finished lines and tokens of a batch at some time. */
 interface Count {
   readonly atMs: number;
   readonly lines: number;
@@ -31,11 +31,11 @@ export interface Pace {
   readonly secondsLeft: number;
 }
 
-/** Paces of batches over the last minute in which the page saw them, else since they began. */
+/** Rates of batches over the last minute that the page observed, else since they began. */
 export class Paces {
   readonly #counts = new Map<string, Count[]>();
 
-  /** Pace of a batch that runs; null: nothing of it has ended. */
+  /** Rate of a running batch; null if no line has finished. */
   of({ id, status, in_progress_at, request_counts, usage }: BatchFacts, nowMs: number): Pace | null {
     const { total, completed, failed } = request_counts;
     const now: Count = { atMs: nowMs, lines: completed + failed, tokens: usage.total_tokens };

@@ -53,14 +53,14 @@ function Job({ batch }: { readonly batch: BatchFacts }): VNode {
   );
 }
 
-/** Share of the prompts' tokens that were not computed, as earlier lines had the same. */
+/** Share of prompt tokens that came from the prefix cache, in words. */
 function savedOf({ usage: { input_tokens: prompt, input_tokens_details } }: BatchFacts): string[] {
   const { cached_tokens: found } = input_tokens_details;
   if (found === 0) return [];
   return [`saved ${found} of ${prompt} prompt tokens (${Math.round((100 * found) / prompt)} %)`];
 }
 
-/** Rate and time left of a batch that runs. */
+/** Rate and remaining time of a running batch. */
 function paceOf(batch: BatchFacts): string[] {
   const pace = paces.of(batch, Date.now());
   if (pace === null) return [];

@@ -1,4 +1,4 @@
-/** Programs as the stream of the state tells them. */
+/** Program as sent in the state stream. */
 import type { GraphView, ViewedNode } from "../../../scheduler/program/graph-view.ts";
 
 export interface ProgramFacts {
@@ -13,17 +13,17 @@ export interface ProgramFacts {
   readonly graph: GraphView;
 }
 
-/** Node at its place in the drawing: nodes stand in the column behind those that they wait for. */
+/** Node with its position: a column to the right of all nodes on which it depends. */
 export interface PlacedNode extends ViewedNode {
   readonly column: number;
   readonly row: number;
 }
 
-/** Places the nodes of a graph. Nodes of the critical path stand first in their columns. */
+/** Places the nodes of a graph. Nodes of the critical path come first in their columns. */
 export function placed({ nodes }: Pick<GraphView, "nodes">): readonly PlacedNode[] {
   const columns: number[] = [];
   const columnOf = (at: number): number => {
-    columns[at] ??= 0; // ends the way in a circle of copies and the nodes that they were copied for
+    columns[at] ??= 0; // breaks a cycle between copied nodes and their originals
     const before = nodes[at]!.after.map((other) => columns[other] ?? columnOf(other));
     columns[at] = 1 + Math.max(-1, ...before);
     return columns[at];

@@ -1,20 +1,20 @@
-/** Question of a running server about its recording, and the answer. */
+/** Message from a running server to the thread that simulates its recording, and the reply. */
 import type { Quantiles } from "../../../../simulation/histogram.ts";
 
-/** Question to the thread that simulates. */
+/** Message to the simulating thread. */
 export interface WhatIfQuestion {
   /** Path of the recording. */
   readonly path: string;
   /** Changes as `bunting simulate --what-if` takes them; "" for none. */
   readonly changes: string;
-  /** Calls at most: the last ones of the recording. */
+  /** Maximum calls to simulate: the last ones of the recording. */
   readonly callsMax: number;
 }
 
 export type WhatIfAnswer =
   | {
       readonly kind: "simulated";
-      /** Calls that were simulated, of those recorded, and the seconds in which they came. */
+      /** Number of simulated calls, of recorded calls, and the seconds in which they arrived. */
       readonly calls: number;
       readonly recorded: number;
       readonly seconds: number;
