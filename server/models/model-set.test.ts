@@ -67,11 +67,13 @@ class Row implements ModelRow<Loaded> {
   }
 }
 
+/** Set of two models whose clock the test moves: loads take no time, so any model may make room at once. */
 function setOf(memoryBytes: number, waitingMax = 10) {
   const [a, b] = [new Row("a"), new Row("b")];
-  const set = new ModelSet<Loaded>([a, b], { memoryBytes, waitMs: 60_000, waitingMax });
+  const clock = { nowMs: 0 };
+  const set = new ModelSet<Loaded>([a, b], { memoryBytes, waitMs: 60_000, waitingMax }, () => clock.nowMs);
   const phases = () => set.states().map(({ phase }) => phase);
-  return { set, a, b, phases };
+  return { set, a, b, clock, phases };
 }
 
 test("requests wait for one load together and hear of its progress", async () => {
@@ -87,18 +89,19 @@ test("requests wait for one load together and hear of its progress", async () =>
 });
 
 test("a model leaves after its last answer, and requests that come meanwhile wait for its next load", async () => {
-  const { set, a, b, phases } = setOf(10);
+  const { set, a, b, clock, phases } = setOf(10);
   const using = set.use("a");
   const first = a.loads[0]!.end();
   const lease = await using;
   const end = first.work();
   const other = set.use("b");
   lease.end();
+  clock.nowMs = 1;
   const again = set.use("a");
   expect(phases()).toEqual(["leaving", "out"]);
   expect([first.isClosed, b.loads.length]).toEqual([false, 0]);
   end();
-  while (b.loads.length === 0) await Promise.resolve();
+  while (b.loads.length === 0) await Bun.sleep(0);
   expect(first.isClosed).toBe(true);
   b.loads[0]!.end();
   (await other).end();
@@ -152,7 +155,7 @@ test("a model that loses its engines is closed, and loaded again by the next req
   const loaded = a.loads[0]!.end();
   (await using).end();
   loaded.lose("its device failed");
-  while (phases()[0] !== "out") await Promise.resolve();
+  while (phases()[0] !== "out") await Bun.sleep(0);
   expect(loaded.isClosed).toBe(true);
   const again = set.use("a");
   a.loads[1]!.end();
