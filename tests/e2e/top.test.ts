@@ -112,7 +112,9 @@ test("without a server, or without a key that may see all, one line says so", as
     expect(await program.exitCode()).toBe(1);
     return program.errors;
   };
-  expect(await run("--url", "http://127.0.0.1:1")).toBe("No server answers at http://127.0.0.1:1.\n");
+  expect(await run("--url", "http://127.0.0.1:1")).toBe(
+    "No server answers at http://127.0.0.1:1; `bunting serve` starts one.\n",
+  );
   expect(await run("--url", server.origin)).toStartWith("The server wants an API key: give one");
   expect(await run("--url", server.origin, "--api-key", "blue")).toBe(
     "bunting top shows the requests of all keys: give it a key of the operator (--admin-key of the server).\n",
