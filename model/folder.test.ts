@@ -126,7 +126,9 @@ describe("folders that are no models", () => {
   });
 
   test("a path that is missing or a file", () => {
-    expect(errorOf(join(scratch, "none"))).toBe("DIR: does not exist");
+    expect(errorOf(join(scratch, "none"))).toBe(
+      "DIR: does not exist; wanted: a Hugging Face folder, a GGUF file, or a published name such as Qwen/Qwen3-0.6B or qwen3:0.6b",
+    );
     for (const name of ["Nobody/Model-0.6B", "https://huggingface.co/Nobody/Model-0.6B"]) {
       expect(errorOf(name)).toContain(
         ": does not exist, and Hugging Face's cache has no such model; `bunting pull ",

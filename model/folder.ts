@@ -151,7 +151,7 @@ function folderNames(dir: string, published: PublishedModel | null): readonly st
     if (error instanceof ModelError) throw error;
     const hint =
       published === null
-        ? ""
+        ? "; wanted: a Hugging Face folder, a GGUF file, or a published name such as Qwen/Qwen3-0.6B or qwen3:0.6b"
         : `, and Hugging Face's cache has no such model; \`bunting pull ${publishedText(published)}\` puts it there`;
     throw new ModelError(dir, null, ioReason(error) + hint);
   }

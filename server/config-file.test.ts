@@ -91,7 +91,15 @@ test.each([
     '[model.a]\npath = "x"\nsampling = { topp = 1 }',
     "model.a.sampling.topp is not a setting; did you mean top-p?",
   ],
-  ["port = ", "is not TOML: "],
+  ["port = ", "is not TOML: the entry in line 1: Missing value after '='"],
+  [
+    "port = 8123\n\n# Ours.\ndevice = cpu\nthreads = 3\n",
+    'the entry in line 4: Strings must be quoted: "cpu"',
+  ],
+  ['api-key = [\n  "a",\n]\n[model.a\npath = "x"\n', "the entry in line 4: Expected ']'"],
+  ['port = 1\r\napi-key = [\r\n  "a",\r\nport = 2\r\n', "the entry in line 2: Strings must be quoted"],
+  ["port = 1\nqueue-max = 7\nport = 2\nthreads = 3\n", "the entry in line 3: Cannot redefine key 'port'"],
+  [`${"#\n".repeat(1000)}port = `, "is not TOML: Missing value after '='"],
 ])("%j is refused", (text, message) => {
   expect(() => read(text)).toThrow(message);
 });

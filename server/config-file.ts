@@ -62,12 +62,40 @@ type Table = Readonly<Record<string, unknown>>;
 /** Reads and checks the file. Throws ConfigError, which names the file, the key, and for an unknown key a close one. */
 export function readConfigFile(file: string): ConfigFile {
   try {
-    return configOf(Bun.TOML.parse(readFileSync(file, "utf8")) as Table, dirname(resolve(file)));
+    return configOf(tableOf(readFileSync(file, "utf8")), dirname(resolve(file)));
   } catch (error) {
     if (error instanceof ConfigError) throw new ConfigError(`${file}: ${error.message}`);
     if (error instanceof Error && "code" in error && typeof error.code === "string")
       throw new ConfigError(`--config ${file} ${ioReason(error)}.`);
     throw new ConfigError(`${file} is not TOML: ${(error as Error).message}`);
+  }
+}
+
+/** Lines of a file whose wrong line is looked for: each takes parsing the file anew. */
+const LINES_MAX = 1000;
+
+/**
+ * Parses TOML. The parser names no line, so the error gets the one on which the wrong entry begins: the first
+ * after the longest part of whole lines that parses.
+ */
+function tableOf(text: string): Table {
+  try {
+    return Bun.TOML.parse(text) as Table;
+  } catch (error) {
+    const reason = (error as Error).message.replace(/^TOML Parse error: /, "");
+    const lines = text.split(/(?<=\n)/);
+    const isRight = (count: number): boolean => isToml(lines.slice(0, count).join(""));
+    const wrong = lines.length > LINES_MAX ? -1 : lines.findLastIndex((_, index) => isRight(index));
+    throw new SyntaxError(wrong === -1 ? reason : `the entry in line ${wrong + 1}: ${reason}`);
+  }
+}
+
+function isToml(text: string): boolean {
+  try {
+    Bun.TOML.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 

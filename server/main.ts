@@ -26,7 +26,7 @@ const program = new Command("bunting")
   .description("Serves language models on this machine, for every client that speaks the OpenAI API.")
   .version(version)
   .configureHelp(helpLayout)
-  .showHelpAfterError("(--help lists the options)")
+  .showHelpAfterError("(--help lists the commands; a model and its options belong to bunting serve)")
   .addHelpText(
     "after",
     `

@@ -50,7 +50,10 @@ export function openLedger(
     const totals = metricsKeys === 0 ? null : new KeyTotals(metricsKeys, (tenant) => keys.nameOf(tenant));
     return new UsageLedger(path, quotas, totals);
   } catch (error) {
-    throw new ConfigError(`The use of keys cannot be kept in ${path}: ${(error as Error).message}.`);
+    const reason = (error as Error).message;
+    throw new ConfigError(
+      `The use of keys cannot be kept in ${path}: ${reason}; --data names another folder.`,
+    );
   }
 }
 

@@ -19,6 +19,8 @@ export interface FieldKind {
   readonly items?: FieldKind;
   /** Kind of the values of an object whose keys are the client's. */
   readonly values?: FieldKind;
+  /** Name of the value's schema in the OpenAPI document: for values that hold others of their kind. */
+  readonly component?: string;
 }
 
 export const textKind: FieldKind = { type: "string" };
@@ -169,8 +171,8 @@ export class Fields {
     });
   }
 
-  object(name: string): Fields | undefined {
-    const value = this.raw(name, objectKind);
+  object(name: string, kind: FieldKind = objectKind): Fields | undefined {
+    const value = this.raw(name, kind);
     return value === undefined ? undefined : fieldsOf(value, this.pathOf(name));
   }
 

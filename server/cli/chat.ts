@@ -22,14 +22,14 @@ export const conversationSettings = Object.freeze({
   temperature: decimal({
     default: -1,
     defaultText: "the model's own",
-    min: -1,
+    min: 0,
     max: 2,
     sentence: "0 always takes the likeliest token, higher varies more.",
   }),
   seed: integer({
     default: -1,
     defaultText: "random",
-    min: -1,
+    min: 0,
     max: 2 ** 31 - 1,
     sentence: "Makes answers repeatable.",
   }),

@@ -226,6 +226,11 @@ export function brokenOff(): ServerError {
   return new ConnectionLost(0, "The server broke off its answer.");
 }
 
+/** Sentence about an address at which no server listens. */
+export function noServerAt(base: string): string {
+  return `No server answers at ${base}; \`bunting serve\` starts one.`;
+}
+
 /** Calls a route of the API with fetch. Throws ServerError if no server responds. */
 export async function ask(target: Target, route: string, init: RequestInit): Promise<Response> {
   const base = apiBase(target.url);
@@ -235,7 +240,7 @@ export async function ask(target: Target, route: string, init: RequestInit): Pro
     return await fetch(`${base}${route}`, { ...init, headers, keepalive: false });
   } catch (error) {
     if (init.signal?.aborted) throw error;
-    throw new ConnectionLost(0, `No server answers at ${base}.`);
+    throw new ConnectionLost(0, noServerAt(base));
   }
 }
 

@@ -1,7 +1,15 @@
 /** Client of the OpenAI Files and Batches calls that the command line uses. */
 
 import { ConfigError } from "../config.ts";
-import { apiBase, authorization, brokenOff, ServerError, serverError, type Target } from "./client.ts";
+import {
+  apiBase,
+  authorization,
+  brokenOff,
+  noServerAt,
+  ServerError,
+  serverError,
+  type Target,
+} from "./client.ts";
 
 /** Batch fields that the command line shows. */
 export interface BatchObject {
@@ -119,7 +127,7 @@ export class JobsClient {
       ...(body === undefined ? {} : { body }),
     }).catch((error: unknown) => {
       if (error instanceof ConfigError) throw error;
-      throw new ServerError(0, `No server answers at ${base}.`);
+      throw new ServerError(0, noServerAt(base));
     });
     if (!response.ok) throw await serverError(response, this.#target);
     return response;

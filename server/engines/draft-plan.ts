@@ -3,6 +3,7 @@
 import { PAGE_TOKENS, servedShape } from "../../gpu/native/open.ts";
 import type { ComputeOptions, EngineLimits, NativeLibrary } from "../../gpu/native.ts";
 import { openModelFolder } from "../../model/folder.ts";
+import { ModelError } from "../../model/model-error.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import type { ModelShape } from "../../model/shape.ts";
 import { openTokenizer } from "../../text/model-text.ts";
@@ -61,7 +62,7 @@ export function openDraftModel(
   if (isGpu) refuse("a GPU computes no draft model; use --device cpu, or leave the draft model out");
   if (target.config.shape.encoder !== undefined)
     refuse("an encoder draws no tokens, for which one could draft");
-  const draft = openModelFolder(draftModel);
+  const draft = openedDraft(draftModel);
   const { encoder, states } = draft.config.shape;
   if (encoder !== undefined) refuse("an encoder draws no tokens");
   if (states !== undefined)
@@ -70,6 +71,16 @@ export function openDraftModel(
   const different = differentToken(openTokenizer(target.dir), openTokenizer(draft.dir));
   if (different !== null) refuse(`${different}; a draft model has the vocabulary of the model`);
   return draft;
+}
+
+function openedDraft(path: string): ModelFolder {
+  try {
+    return openModelFolder(path);
+  } catch (error) {
+    if (!(error instanceof ModelError)) throw error;
+    const { file, message, reason } = error;
+    throw new ConfigError(`--draft-model ${path}: ${file === path ? reason : message}.`);
+  }
 }
 
 /** Describes the first token in which the vocabularies differ; null if they agree. */

@@ -34,6 +34,11 @@ export interface ServedModel {
   readonly score?: ScoreRule;
 }
 
+/** All names under which requests find an answer: the model's, and those of programs. */
+export function servedNames({ names, programs = [] }: ServedModel): readonly string[] {
+  return [...names, ...programs];
+}
+
 /** Pooling method and size of embeddings, or the reason why the model has none. */
 export type ServedEmbedding =
   | (EmbeddingMethod & {

@@ -34,6 +34,26 @@ async function streamTokens(
 describe("what cannot work is refused in one sentence", () => {
   const empty = join(scratch, "no-model");
   test.each([
+    ["./model.gguf", "unknown command './model.gguf'"],
+    ["--port", "unknown option '--port'"],
+  ])("%s without a command", async (argument, refusal) => {
+    const program = Program.bunting([argument]);
+    expect(await program.exitCode()).toBe(1);
+    expect(program.errors).toBe(
+      `error: ${refusal}\n(--help lists the commands; a model and its options belong to bunting serve)\n`,
+    );
+  });
+
+  test.each([
+    ["--temperature", "a number between 0 and 2"],
+    ["--seed", "a whole number between 0 and 2147483647"],
+  ])("%s of a chat outside its range", async (option, range) => {
+    const program = Program.bunting(["chat", option, "-1"]);
+    expect(await program.exitCode()).toBe(1);
+    expect(program.errors).toContain(`"-1" is not ${range}.\n`);
+  });
+
+  test.each([
     ["--prot", "\n(Did you mean --port?)"],
     ["--max-num-seqs", ": here it is --sequences-max"],
     ["--model-path", ": the model is an argument, without an option"],
@@ -53,7 +73,10 @@ test.each(["chat", "bench"])(
     const gone = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
     await gone.stop(true);
     for (const [url, sentence] of [
-      [`http://127.0.0.1:${gone.port}`, `No server answers at http://127.0.0.1:${gone.port}/v1.\n`],
+      [
+        `http://127.0.0.1:${gone.port}`,
+        `No server answers at http://127.0.0.1:${gone.port}/v1; \`bunting serve\` starts one.\n`,
+      ],
       ["not a server", '"not a server" is not the address of a server.\n'],
     ] as const) {
       const program = Program.bunting([command, "--url", url]);

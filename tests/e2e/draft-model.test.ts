@@ -87,7 +87,10 @@ test.each<[readonly string[], string | RegExp]>([
     refused(draft, "the simulated device computes no model, and so none that drafts"),
   ],
   [[...cpu, "--draft-model", lfm2], refused(lfm2, "models of the family lfm2 have recurrent states")],
-  [[...cpu, "--draft-model", folderOf("none")], /none/],
+  [
+    [...cpu, "--draft-model", folderOf("none")],
+    refused(folderOf("none"), "does not exist; wanted: a Hugging Face folder"),
+  ],
 ])("%p is refused", async (options, reason) => {
   const program = serve(options);
   expect(await program.exitCode()).not.toBe(0);

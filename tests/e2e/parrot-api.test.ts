@@ -213,6 +213,15 @@ test("what is wrong is status 500 with error and traceback", async () => {
   expect(await refused("/v1/py_native_call", { session_id: id, func_code: "" })).toContain(
     "runs no code of its clients",
   );
+  const submitting = (transforms: unknown): Promise<string> => {
+    const placeholders = [{ name: "y", in_out: true, transforms }];
+    return refused("/v1/submit", { session_id: id, prompt: "{{y}}", placeholders });
+  };
+  const many = Array.from({ length: 17 }, () => "strip");
+  const tooMany = "placeholders[0].transforms may hold 16 items at most, but holds 17";
+  expect(await submitting(many)).toBe(tooMany);
+  expect(await submitting(JSON.stringify(many))).toBe(tooMany);
+  expect(await submitting(["strip", "none"])).toStartWith("placeholders[0].transforms[1] must be one of ");
   const parameters = [
     { name: "x", is_output: false, value: "word ".repeat(3000) },
     { name: "y", is_output: true, sampling_config: sampling },

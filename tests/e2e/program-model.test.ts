@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import OpenAI from "openai";
 import { readProgramModels } from "../../server/api/programs/files.ts";
-import { startTestServer, type TestServer } from "./server.ts";
+import { post, startTestServer, type TestServer } from "./server.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunting-programs-"));
 let server: TestServer;
@@ -68,6 +68,19 @@ test("routes that run no programs say so", async () => {
   ];
   for (const answer of asked)
     expect(await answer.catch((error) => error)).toMatchObject({ status: 400, error: { message } });
+});
+
+test("the refusal of an unknown name lists the programs beside the model", async () => {
+  const message =
+    'the model "none" does not exist; served here: demo, also/demo, number, two-steps, with-history';
+  const refused = await client.chat.completions
+    .create({ model: "none", messages: [question] })
+    .catch((error) => error);
+  expect(refused).toMatchObject({ status: 404, error: { message, code: "model_not_found" } });
+  const ollama = await post(server, "/api/chat", { model: "none", messages: [question] });
+  expect(await ollama.json()).toEqual({
+    error: 'model "none" not found; served here: demo, also/demo, number, two-steps, with-history',
+  });
 });
 
 test("the user's message goes in, the answer comes out, and usage counts all calls", async () => {

@@ -56,7 +56,7 @@ describe("what cannot work is refused in one sentence, which doctor knows", () =
       ["--insecure", "--host", "192.0.2.1"],
       /^192\.0\.2\.1 is not an address of this machine\.$/,
     ],
-    ["a folder that is not there", [empty], /no-model: .*does not exist$/],
+    ["a folder that is not there", [empty], /no-model: does not exist; wanted: /],
     [
       "a context beyond the model's",
       ["--max-model-len", "4096"],
@@ -120,13 +120,17 @@ describe("what cannot work is refused in one sentence, which doctor knows", () =
       ["--speculate", "mtp", "--device", "cpu"],
       /^--speculate mtp: the model has no whole head/,
     ],
-    ["a draft model that is not there", ["--draft-model", empty, "--device", "cpu"], /no-model/],
+    [
+      "a draft model that is not there",
+      ["--draft-model", empty, "--device", "cpu"],
+      /^--draft-model .*no-model: does not exist; /,
+    ],
     ["a draft model of a simulated device", ["--draft-model", demoFolder, ...simulated], /^--draft-model/],
     ["a folder that is a file", [...simulated, "--data", file], /a-file/],
     [
       "use that cannot be kept",
       [...simulated, "--data", file, "--quota", "key=5"],
-      /^The use of keys cannot be/,
+      /^The use of keys cannot be kept in .*; --data names another folder\.$/,
     ],
     [
       "a disk key of a wrong length",

@@ -58,13 +58,18 @@ test("Ctrl-C gives the screen back too", async () => {
   expect(program.output).toEndWith(GIVEN_BACK);
 });
 
-test("a server that ends and comes back is shown again, and q ends the wait for it", async () => {
+/** Starts `bunting top` on another server, which then ends. `port`: where it was. */
+async function watchLostServer(): Promise<{ readonly program: TerminalProgram; readonly port: number }> {
   await startBusy();
-  const first = startTestServer({ keys: { adminKeys: ["red"] } });
-  const port = Number(new URL(first.origin).port);
-  const program = new TerminalProgram(["top", "--url", first.origin, "--api-key", "red"]);
+  const lost = startTestServer({ keys: { adminKeys: ["red"] } });
+  const program = new TerminalProgram(["top", "--url", lost.origin, "--api-key", "red"]);
   await program.outputMatch(/No request runs/);
-  await first.close();
+  await lost.close();
+  return { program, port: Number(new URL(lost.origin).port) };
+}
+
+test("a server that ends and comes back is shown again, and q ends the wait for it", async () => {
+  const { program, port } = await watchLostServer();
   await program.outputMatch(/No connection since .*; next attempt at/);
   expect(program.output).not.toContain(GIVEN_BACK);
   const told = program.output.length;
@@ -81,12 +86,7 @@ test("a server that ends and comes back is shown again, and q ends the wait for 
 });
 
 test("a server that comes back and does not know the key any more ends it with a sentence", async () => {
-  await startBusy();
-  const first = startTestServer({ keys: { adminKeys: ["red"] } });
-  const port = Number(new URL(first.origin).port);
-  const program = new TerminalProgram(["top", "--url", first.origin, "--api-key", "red"]);
-  await program.outputMatch(/No request runs/);
-  await first.close();
+  const { program, port } = await watchLostServer();
   const second = startTestServer({ keys: { adminKeys: ["green"] }, port });
   expect(await program.exitCode()).toBe(1);
   expect(program.output.slice(program.output.indexOf(GIVEN_BACK))).toContain(
@@ -112,7 +112,9 @@ test("without a server, or without a key that may see all, one line says so", as
     expect(await program.exitCode()).toBe(1);
     return program.errors;
   };
-  expect(await run("--url", "http://127.0.0.1:1")).toBe("No server answers at http://127.0.0.1:1.\n");
+  expect(await run("--url", "http://127.0.0.1:1")).toBe(
+    "No server answers at http://127.0.0.1:1; `bunting serve` starts one.\n",
+  );
   expect(await run("--url", server.origin)).toStartWith("The server wants an API key: give one");
   expect(await run("--url", server.origin, "--api-key", "blue")).toBe(
     "bunting top shows the requests of all keys: give it a key of the operator (--admin-key of the server).\n",

@@ -8,7 +8,7 @@ import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, ModelNotFound } from "../../http/errors.ts";
 import type { ChatMessage, Prompt } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
-import type { ServedModel } from "../../request/served-model.ts";
+import { type ServedModel, servedNames } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { noTargets, type Targets } from "../targets.ts";
@@ -215,6 +215,6 @@ export function modelOf(fields: Fields, served: ServedModel): string {
       "model",
     );
   if (!served.names.includes(name) && served.answersToAny !== true)
-    throw new ModelNotFound(name, served.names);
+    throw new ModelNotFound(name, servedNames(served));
   return name;
 }

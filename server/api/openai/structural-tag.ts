@@ -1,17 +1,20 @@
 /** Structural tags as in vLLM: its older form of structures and triggers, and xgrammar's formats. */
 import type { ConstraintSource, Tag, TagFormat } from "../../../grammar/source.ts";
-import { type Fields, fieldsOf, objectKind, refusal, textKind } from "../fields.ts";
+import { type FieldKind, type Fields, fieldsOf, objectKind, refusal, textKind } from "../fields.ts";
 
 const ELEMENTS_MAX = 256;
 const DEPTH_MAX = 32;
 /** Characters of a delimiter at most. */
 const MARK_MAX = 1024;
 
+/** Kind of a format, which may hold formats. */
+const formatKind: FieldKind = { ...objectKind, component: "TagFormat" };
+
 /** Constraint of an object whose `type` is "structural_tag". */
 export function structuralTag(fields: Fields): ConstraintSource {
   const type = fields.raw("type", { enum: ["structural_tag"] }) ?? "structural_tag";
   if (type !== "structural_tag") throw refusal(fields.pathOf("type"), "structural_tag", type);
-  const inner = fields.object("format");
+  const inner = fields.object("format", formatKind);
   const format = inner === undefined ? olderForm(fields) : formatOf(inner, 0);
   fields.expectAllRead();
   return { kind: "tags", format };
@@ -55,7 +58,7 @@ function readFormat(fields: Fields, depth: number): TagFormat {
     case "or":
       return {
         kind: type,
-        elements: itemsOf(fields, "elements").map((element) => formatOf(element, depth + 1)),
+        elements: itemsOf(fields, "elements", formatKind).map((element) => formatOf(element, depth + 1)),
       };
     case "tag":
       return tagOf(fields, depth);
@@ -91,7 +94,7 @@ function countedTags(
 }
 
 function tagOf(fields: Fields, depth: number): Tag {
-  const content = fields.object("content");
+  const content = fields.object("content", formatKind);
   if (content === undefined) throw refusal(fields.pathOf("content"), "an object", undefined);
   const ends = Array.isArray(fields.raw("end", { type: ["string", "array"], items: textKind }))
     ? marksOf(fields, "end")
@@ -104,8 +107,8 @@ function schemaOf(schema: unknown): ConstraintSource {
 }
 
 /** Non-empty list of objects. Throws 400. */
-function itemsOf(fields: Fields, name: string): Fields[] {
-  const given = fields.list(name, ELEMENTS_MAX, objectKind) ?? [];
+function itemsOf(fields: Fields, name: string, kind: FieldKind = objectKind): Fields[] {
+  const given = fields.list(name, ELEMENTS_MAX, kind) ?? [];
   if (given.length === 0) throw refusal(fields.pathOf(name), "a list that is not empty", given);
   return given.map((one, index) => fieldsOf(one, `${fields.pathOf(name)}[${index}]`));
 }

@@ -13,7 +13,7 @@ import { openaiOperations } from "./openai.ts";
 import type { Operation } from "./operation.ts";
 import { programOperations, serverOperations } from "./own.ts";
 import { parrotOperations } from "./parrot.ts";
-import { schemaOfBody } from "./recorded.ts";
+import { Components, schemaOfBody } from "./recorded.ts";
 import type { Schema } from "./shapes.ts";
 
 type Body = Readonly<Record<string, unknown>>;
@@ -28,23 +28,33 @@ const operations = Object.entries({
   ...parrotOperations,
 }).flatMap(([key, rows]) => [rows].flat().map((row) => [row.path ?? key, row as Operation] as const));
 
+const components = new Components();
 const bodies = operations.flatMap(([name, { body }]) =>
-  body === undefined || "form" in body ? [] : [{ name, body, schema: schemaOfBody(body) }],
+  body === undefined || "form" in body ? [] : [{ name, body, schema: schemaOfBody(body, components) }],
 );
+const schemas = components.schemas();
 
 const ajv = new Ajv2020({ strict: false });
 
+/** The schema, or the one that it refers to. */
+function resolved(schema: Schema): Schema {
+  const { $ref, anyOf } = schema as { readonly $ref?: string; readonly anyOf?: readonly [Schema, Schema] };
+  const ref = $ref ?? anyOf?.[0].$ref;
+  return typeof ref === "string" ? schemas[ref.replace(/.*\//, "")]! : schema;
+}
+
 /** The schema of an object in a body; null if there is none. */
 function schemaAt(schema: Schema, path: string): Schema | null {
-  let at: Schema | undefined = schema;
+  let at = schema;
   for (const segment of path.match(/\[\d+\]|[^.[\]]+/g) ?? []) {
     const { properties, items, additionalProperties } = at as {
       readonly [keyword in "properties" | "items" | "additionalProperties"]?: Schema;
     };
-    at = segment.startsWith("[")
+    const inner = segment.startsWith("[")
       ? items
       : ((properties?.[segment] as Schema | undefined) ?? additionalProperties);
-    if (at === undefined) return null;
+    if (inner === undefined) return null;
+    at = resolved(inner);
   }
   return at;
 }
@@ -76,6 +86,7 @@ test("every field that a reader names is described somewhere", async () => {
     for (const inner of Object.values(others)) collect(inner);
   };
   for (const { schema } of bodies) collect(schema);
+  collect(schemas);
   for (const [, { query = {} }] of operations) for (const name of Object.keys(query)) described.add(name);
   const folder = join(import.meta.dir, "..");
   const lacking: string[] = [];
@@ -96,7 +107,7 @@ test("readers that the rule above looks for are those that there are", () => {
 });
 
 describe.each(bodies.map((row) => [row.name, row] as const))("%s", (_, { body, schema }) => {
-  const isValid = ajv.compile(schema);
+  const isValid = ajv.compile({ ...schema, components: { schemas } });
 
   test("takes its examples as described", () => {
     for (const example of body.examples)

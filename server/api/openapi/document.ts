@@ -9,8 +9,8 @@ import { openaiOperations } from "./openai.ts";
 import type { Answer, Operation, Operations } from "./operation.ts";
 import { programOperations, serverOperations } from "./own.ts";
 import { parrotOperations } from "./parrot.ts";
-import { type RecordedBody, schemaOfBody } from "./recorded.ts";
-import type { Schema } from "./shapes.ts";
+import { Components, type RecordedBody, schemaOfBody } from "./recorded.ts";
+import { refTo, type Schema } from "./shapes.ts";
 
 /** Operations by group of the document. */
 const groups: readonly (readonly [tag: string, operations: Operations])[] = [
@@ -50,7 +50,8 @@ export function described(routes: readonly Route[]): readonly Route[] {
 
 /** Schemas of request bodies by name, so that routes share them. */
 class Bodies {
-  readonly schemas: Record<string, Schema> = {};
+  readonly #schemas: Record<string, Schema> = {};
+  readonly #components = new Components();
   readonly #names = new Map<RecordedBody, string>();
 
   /** A reference to the body's schema. `id`: the operation that asks. */
@@ -58,9 +59,14 @@ class Bodies {
     const name = this.#names.get(body) ?? `${id}Body`;
     if (!this.#names.has(body)) {
       this.#names.set(body, name);
-      this.schemas[name] = schemaOfBody(body);
+      this.#schemas[name] = schemaOfBody(body, this.#components);
     }
-    return { $ref: `#/components/schemas/${name}` };
+    return refTo(name);
+  }
+
+  /** All schemas that references name. */
+  schemas(): Readonly<Record<string, Schema>> {
+    return { ...this.#components.schemas(), ...this.#schemas };
   }
 }
 
@@ -92,7 +98,7 @@ export async function openapiDocument(routes: readonly Route[]): Promise<object>
     servers: [{ url: "/" }],
     tags: groups.map(([name]) => ({ name })),
     components: {
-      schemas: { Failure: failure, ...bodies.schemas },
+      schemas: { Failure: failure, ...bodies.schemas() },
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer" },
         header: { type: "apiKey", in: "header", name: "x-api-key" },
@@ -166,6 +172,6 @@ function answerObject({ json, other }: Answer): object {
 
 function failures({ status }: Answer): object {
   if (status >= 400) return {};
-  const content = { "application/json": { schema: { $ref: "#/components/schemas/Failure" } } };
+  const content = { "application/json": { schema: refTo("Failure") } };
   return { default: { description: "A refusal, whose message names field, limit and value", content } };
 }

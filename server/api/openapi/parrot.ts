@@ -90,9 +90,10 @@ export const parrotOperations: Operations = {
       examples: [
         {
           session_id: "0",
-          prompt: "Write {{task}}: {{code}}",
+          prompt: "Write {{task}} in {{style}}: {{code}}",
           placeholders: [
             { name: "task", in_out: false, semantic_var_id: "task", transforms: "strip" },
+            { name: "style", in_out: false, transforms: ["strip", { truncate: 64 }] },
             { name: "code", in_out: true, ...drawn },
           ],
         },

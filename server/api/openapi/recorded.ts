@@ -2,7 +2,7 @@
 
 import { ApiError } from "../../http/errors.ts";
 import { type FieldKind, withReadings } from "../fields.ts";
-import type { Schema } from "./shapes.ts";
+import { nullable, refTo, type Schema } from "./shapes.ts";
 import { modelBounds } from "./stand-in.ts";
 
 type Body = Readonly<Record<string, unknown>>;
@@ -19,8 +19,27 @@ interface SchemaOptions {
   readonly takesNull?: boolean;
 }
 
+/** Schemas of values that hold others of their kind, by name. All bodies of a document share them. */
+export class Components {
+  readonly #places = new Map<string, Place>();
+
+  place(name: string): Place {
+    if (!this.#places.has(name)) this.#places.set(name, new Place(this));
+    return this.#places.get(name)!;
+  }
+
+  /** The schemas of what was recorded until now. */
+  schemas(): Readonly<Record<string, Schema>> {
+    const entries = Array.from(this.#places, ([name, place]) => [name, place.schema({ takesNull: false })]);
+    return Object.fromEntries(entries);
+  }
+}
+
 /** Path in a body, with the kinds of values that readers accepted there and below. */
 class Place {
+  readonly #components: Components;
+  /** Name of the component that describes the value here; null: this place does. */
+  #component: string | null = null;
   readonly #kinds: FieldKind[] = [];
   readonly #fields = new Map<string, Place>();
   /** Items of an array. */
@@ -28,28 +47,42 @@ class Place {
   /** Values of a map. */
   #values: Place | null = null;
 
+  constructor(components: Components) {
+    this.#components = components;
+  }
+
   /** Notes what a reader accepts here. */
-  accept(kind: FieldKind): void {
+  accept({ component, ...kind }: FieldKind): void {
+    if (component !== undefined) {
+      this.#component = component;
+      this.#components.place(component).accept(kind);
+      return;
+    }
     this.#kinds.push(kind);
     if (kind.items !== undefined) this.at("[0]").accept(kind.items);
     if (kind.values === undefined) return;
-    this.#values ??= new Place();
+    this.#values ??= new Place(this.#components);
     this.#values.accept(kind.values);
   }
 
   field(name: string): Place {
-    if (!this.#fields.has(name)) this.#fields.set(name, new Place());
+    if (this.#component !== null) return this.#components.place(this.#component).field(name);
+    if (!this.#fields.has(name)) this.#fields.set(name, new Place(this.#components));
     return this.#fields.get(name)!;
   }
 
   at(segment: string): Place {
     if (!segment.startsWith("[")) return this.#values ?? this.field(segment);
-    this.#items ??= new Place();
+    this.#items ??= new Place(this.#components);
     return this.#items;
   }
 
   /** `required`: fields that must be there. `takesNull`: null is accepted, as a missing value. */
   schema({ required = [], takesNull = true }: SchemaOptions = {}): Schema {
+    if (this.#component !== null) {
+      const ref = refTo(this.#component);
+      return takesNull ? nullable(ref) : ref;
+    }
     const kinds = this.#kinds;
     const own = kinds.some((kind) => Object.keys(kind).length === 0) ? {} : schemaOfKinds(kinds, takesNull);
     const properties = [...this.#fields].map(([name, place]) => [
@@ -66,9 +99,9 @@ class Place {
   }
 }
 
-/** Schema of a body: the fields that its reader reads, and which of them are required. */
-export function schemaOfBody({ read, examples }: RecordedBody): Schema {
-  const root = new Place();
+/** Schema of a body: the fields that its reader reads, and which of them are required. Adds to `components`. */
+export function schemaOfBody({ read, examples }: RecordedBody, components: Components): Schema {
+  const root = new Place(components);
   for (const example of examples)
     withReadings(
       (path, name, kind) => {

@@ -46,3 +46,8 @@ export function oneOf(...values: readonly unknown[]): Schema {
 export function either(...schemas: readonly Schema[]): Schema {
   return { anyOf: schemas };
 }
+
+/** Reference to a named schema of the OpenAPI document. */
+export function refTo(component: string): Schema {
+  return { $ref: `#/components/schemas/${component}` };
+}

@@ -4,7 +4,7 @@ import type { Criteria, OutputPart, TransformStep } from "../../../scheduler/pro
 import type { ServedModel } from "../../request/served-model.ts";
 import { type FieldKind, Fields, fieldsOf, objectKind, refusal } from "../fields.ts";
 import { drawnAs } from "./call.ts";
-import { criteriaOf, programRequestLimits, transformKind, transformOf } from "./reading.ts";
+import { criteriaOf, programRequestLimits, transformOf, transformsOf } from "./reading.ts";
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -186,7 +186,7 @@ class SamplingConfig extends Fields {
 
 /** Parses `transforms` in the paper's form, one text: the name of a transform, or JSON of one or of a list. */
 function transformsFrom(fields: Fields): TransformStep[] {
-  const given = fields.raw("transforms", { type: ["string", "object", "array"], items: transformKind });
+  const given = fields.raw("transforms", { type: ["string", "object"] });
   if (given === undefined || given === "") return [];
   let steps = given;
   if (typeof given === "string" && /^[[{]/.test(given)) {
@@ -196,5 +196,6 @@ function transformsFrom(fields: Fields): TransformStep[] {
       throw refusal(fields.pathOf("transforms"), "the name of a transform, or JSON", given);
     }
   }
-  return [steps].flat().map((step) => transformOf(step, fields.pathOf("transforms")));
+  if (!Array.isArray(steps)) return [transformOf(steps, fields.pathOf("transforms"))];
+  return transformsOf(new Fields({ transforms: steps }, fields.path), "transforms");
 }

@@ -105,7 +105,7 @@ export class ProgramReader {
   }
 
   *#nodes(fields: Fields, field: string): Generator<void, NodeSpec[]> {
-    const list = fields.list(field, programRequestLimits.callsMax, objectKind) ?? [];
+    const list = fields.list(field, programRequestLimits.callsMax, callKind) ?? [];
     const nodes: NodeSpec[] = [];
     for (const [index, item] of list.entries()) {
       nodes.push(yield* this.node(fieldsOf(item, `${fields.pathOf(field)}[${index}]`)));
@@ -199,6 +199,9 @@ export class ProgramReader {
     return test;
   }
 }
+
+/** Kind of a call, which may hold calls. */
+const callKind: FieldKind = { ...objectKind, component: "ProgramCall" };
 
 /** Reads a test: `equals`, `contains`, `matches` a pattern, or `passes` transforms. */
 function testOf(fields: Fields): Test {

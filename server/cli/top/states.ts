@@ -8,6 +8,7 @@ import {
   authorization,
   ConnectionLost,
   eventData,
+  noServerAt,
   ServerError,
   serverError,
   type Target,
@@ -86,7 +87,7 @@ async function open(target: Target, signal: AbortSignal): Promise<Response> {
   const base = apiBase(target.url).replace(/\/v1$/, "");
   const init = { headers: authorization(target), signal, keepalive: false };
   const response = await fetch(`${base}/state/stream?view=top`, init).catch((error: unknown) => {
-    throw signal.aborted ? error : new ConnectionLost(0, `No server answers at ${base}.`);
+    throw signal.aborted ? error : new ConnectionLost(0, noServerAt(base));
   });
   if (!response.ok) throw await serverError(response, target);
   if (response.headers.get("content-type")?.startsWith("text/event-stream")) return response;
