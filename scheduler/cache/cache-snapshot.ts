@@ -85,7 +85,7 @@ export function snapshotOf(
     pagesTotal: nodes.reduce((sum, { pages }) => sum + pages.length, 0),
     nodes: heaviest.map((node) => {
       const parent = places.get(node.parent!) ?? -1;
-      const id = idOf(node, ids.get(node.parent!) ?? 0);
+      const id = idOf(node, ids.get(node.parent!) ?? hashBefore(node));
       ids.set(node, id);
       const { start, pages, reads, locks, waiters } = node;
       const age = ages.get(node) ?? -1;
@@ -143,6 +143,17 @@ function agesOf({ evictionOrder }: Pick<Cache, "evictionOrder">): Map<RadixNode,
   return new Map(
     order.map((node, at) => [node, Math.round((100 * at) / Math.max(1, order.length - 1)) / 100]),
   );
+}
+
+/**
+ * Hash of the tokens before a node whose parent is not listed. Independent of the borders between its ancestors,
+ * which other keys' prompts move.
+ */
+function hashBefore({ parent }: RadixNode): number {
+  let hash = 0;
+  for (let node = parent; node !== null; node = node.parent)
+    for (const token of node.tokens.toReversed()) hash = Math.imul(hash ^ token, 0x01000193);
+  return hash;
 }
 
 /** Hash of the path to a node (FNV-1a), which identifies it across snapshots. */
