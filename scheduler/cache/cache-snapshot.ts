@@ -37,10 +37,10 @@ export interface PricedEviction extends Eviction {
 }
 
 /**
- * Node of a snapshot: an id that it keeps for its life, the index of its parent in the list or -1, its tokens
- * [start, end), pages, pages at or below it, sequences that began from it, locks, waiters, and its age. Age is the
- * position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked. The snapshot of an owner
- * has -1 throughout, since one order holds the nodes of all keys.
+ * Node of a snapshot: an id that it keeps for its life, the index of its parent in the list or -1, and its tokens
+ * [start, end). Then come its pages, pages at or below it, sequences that began from it, locks, waiters, and age. Age
+ * is the position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked. The snapshot of an
+ * owner has -1 throughout, since one order holds the nodes of all keys.
  */
 export type SnapshotNode = readonly [
   id: number,
@@ -111,7 +111,10 @@ function* nodesBelow(tops: Iterable<RadixNode>): Generator<RadixNode> {
   }
 }
 
-/** Highest nodes that belong to an owner's cache salts: roots, and nodes after a public text, which belongs to nobody. */
+/**
+ * Highest nodes that belong to an owner's cache salts: roots, and nodes after a public text. The public text itself
+ * belongs to no key.
+ */
 function* topsOf(roots: Iterable<RadixNode>, owner: string): Generator<RadixNode> {
   for (const root of roots) {
     const key = `${root.edge}`;
