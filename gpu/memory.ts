@@ -2,7 +2,7 @@
  * Memory plan: bytes of each part, computed before anything is allocated. Pure arithmetic.
  *
  * Memory left after weights, workspaces and a reserve is available to the KV cache. By default the cache
- * takes half of it, but at least one full context and at most 64; the other half stays free for other
+ * takes half of it, but at least one full context and at most 64. The other half stays free for other
  * programs. On a GPU, which serves nothing else, the cache takes nine tenths.
  *
  * The recurrent states of a model are part of that cache: up to 15 % for checkpoints, and up to 15 % for

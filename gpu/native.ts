@@ -159,8 +159,8 @@ export interface NativeLibrary {
   modelRestore(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   modelClose(model: ModelHandle): void;
   /**
-   * Maximum bytes that an engine takes besides its pages and states: its workspace; for a GPU engine also its
-   * copy of the weights, and host memory, most of it only while the engine opens.
+   * Maximum bytes that an engine takes besides its pages and states: its workspace. A GPU engine also takes its
+   * copy of the weights, and host memory, most of it only while it opens.
    */
   enginePlan(
     shape: ModelShape,

@@ -112,7 +112,7 @@ export function folderLayout(quantisation: Quantisation | null): TensorLayout {
 }
 
 /**
- * True for a tensor of layers that only drafting uses (multi-token prediction): its layer comes after the
+ * True for a tensor of layers that only drafting uses (multi-token prediction). Its layer comes after the
  * model's last one (`pattern` captures the number), or its name says so.
  */
 export function isDraftTensor(

@@ -291,7 +291,7 @@ export interface Chunk {
    * accepted: each equals the token drawn at its position. Absent: none.
    */
   readonly drafted?: number;
-  /** Known token after the chunk, for devices with a draft head. Absent: the chunk's last row draws it. */
+  /** Known token after the chunk, for devices with a draft head. Absent: the last row draws it, or it is unknown. */
   readonly next?: TokenId;
   /** Number of tokens that the device shall draft behind the chunk's last valid draw. Absent: none. */
   readonly drafts?: number;

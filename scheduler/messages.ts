@@ -94,7 +94,7 @@ export interface StartedSequence {
   /** Tokens that need not be computed. */
   readonly cachedTokens: number;
   /**
-   * Tokens with cached pages, where more than `cachedTokens`: the last page could not be copied, or the cache has
+   * Tokens with cached pages, where more than `cachedTokens`. Then the last page could not be copied, or the cache has
    * no checkpoint of the recurrent state at their end. Absent: as many as `cachedTokens`.
    */
   readonly matchedTokens?: number;

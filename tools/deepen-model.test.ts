@@ -66,3 +66,20 @@ test("a deepened model has its layers again, which add zero", () => {
   ];
   expect(contents.toSorted()).toEqual(expected.toSorted());
 });
+
+test("a number of times that is none, and layers that add by other matrices, are refused", () => {
+  const bytes = ggufBytes({
+    entries: [
+      ["general.architecture", "string", "qwen3moe"],
+      ["qwen3moe.block_count", "u32", 1],
+    ],
+    tensors: [
+      { name: "blk.0.attn_output.weight", shape: [1, 2], type: F32, data: numbers(1, 1) },
+      { name: "blk.0.ffn_down_exps.weight", shape: [1, 2], type: F32, data: numbers(1, 1) },
+    ],
+  });
+  const file = parseGguf("small.gguf", memorySource(bytes));
+  expect(() => deepened(file, bytes, 2)).toThrow("layer 0 has no ffn_down");
+  for (const times of [0, 1.5, Number.NaN])
+    expect(() => deepened(file, bytes, times)).toThrow(`--times is a whole number from 1, not ${times}`);
+});

@@ -1,7 +1,7 @@
 /**
  * Writes a GGUF model with more layers and the same answers: `npx bun tools/deepen-model.ts <from.gguf> <to.gguf>
  * --times N`. The layers behind the model's own compute as much as those, and add zero. So a small real model has the
- * costs of a large one, and drafts of the small one for it are right as often as its rounding allows.
+ * costs of a large one. The small one can draft for it, with the acceptance rate that its own rounding allows.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -14,10 +14,18 @@ const ADDED = /^(attn_output|ffn_down)\./;
 
 /** Returns the bytes of the model with `times` as many layers; `bytes` are those of the file. */
 export function deepened({ metadata, tensors }: GgufFile, bytes: Uint8Array, times: number): Uint8Array {
+  if (!Number.isInteger(times) || times < 1)
+    throw new Error(`--times is a whole number from 1, not ${times}`);
   const architecture = metadata.get("general.architecture")?.value;
   const key = `${architecture}.block_count`;
   const layers = Number(metadata.get(key)?.value);
   if (!(layers > 0)) throw new Error(`the file has no ${key}`);
+  const names = new Set(tensors.map(({ name }) => name));
+  for (let layer = 0; layer < layers; layer++) {
+    const lacking = ["attn_output", "ffn_down"].find((part) => !names.has(`blk.${layer}.${part}.weight`));
+    if (lacking !== undefined)
+      throw new Error(`layer ${layer} has no ${lacking}: it adds to the stream otherwise`);
+  }
   const entries = [...metadata].map(([name, value]): Entry => {
     return name === key ? [name, "u32", layers * times] : [name, typeOf(value), value.value];
   });

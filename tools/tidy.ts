@@ -64,7 +64,7 @@ const IMPURE_BASE = "base/time-slice.ts";
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
 /**
- * Files that load native code: the engines' library and NVIDIA's driver; and functions that Bun lacks: a
+ * Files that load native code: the engines' library, NVIDIA's driver, and functions that Bun lacks. These are a
  * socket option, descriptor copies, file locks, and an exact thread clock.
  */
 const MAY_CALL_C = [

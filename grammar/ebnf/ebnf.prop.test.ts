@@ -113,7 +113,7 @@ test("grammars with random faults are understood or refused, and nothing else co
         if (!(error instanceof ConstraintError)) throw error;
       }
     }),
-    runs(300),
+    runs(1000),
   );
   expect(understood).toBeGreaterThan(10);
 });

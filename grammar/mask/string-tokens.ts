@@ -39,6 +39,8 @@ const WITHIN_MAX = 256;
 export const CHARACTERS_MAX = 254;
 /** The token does not belong to the group. */
 const NONE = 255;
+/** Byte classes, which are the same for every vocabulary; null until one is read. */
+let alikeBytes: AlikeBytes | null = null;
 const ownMeanings = Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte));
 
 /**
@@ -98,7 +100,8 @@ export class StringTokens {
       (read.openCounts[token] === NONE ? others : open)[index]!.push({ text, token });
     }
     yield;
-    const alike = new AlikeBytes();
+    alikeBytes ??= new AlikeBytes();
+    const alike = alikeBytes;
     const sets: TokenSet[][] = [[], []];
     for (const [kind, groups] of [open, others].entries()) {
       const isOpen = kind === 0;

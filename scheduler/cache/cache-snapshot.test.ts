@@ -18,9 +18,9 @@ const own = (owner: string): SnapshotRequest => ({ nodesMax: 100, textTokens: 0,
 function cacheOf(pages: number) {
   const pool = new PagePool(pages, PAGE_TOKENS);
   const cache = new Cache(pool);
-  const insert = (list: number[], salt = ""): void => {
+  const insert = (list: number[], salt = "", sharing = sharingOf): void => {
     const tokens = Int32Array.from(list);
-    const lock = cache.lock(tokens, tokens.length, sharingOf(tokens, salt));
+    const lock = cache.lock(tokens, tokens.length, sharing(tokens, salt));
     const locked = pathPages(lock.node);
     const own = Array.from({ length: Math.ceil(tokens.length / PAGE_TOKENS) - locked.length }, () =>
       pool.take(),
@@ -130,4 +130,17 @@ test("a snapshot of an owner is the same whatever others do, and has none of the
   ]);
   expect([seen.nodesTotal, seen.pagesTotal, seen.evictions]).toEqual([7, 14, []]);
   expect(snapshotOf(beside.cache, own("eve:"), unknownCost).nodes).toEqual([]);
+});
+
+test("nodes of an owner behind different public texts have different ids, which others do not change", () => {
+  const other = [...PUBLIC.slice(0, 16), ...Array<number>(16).fill(8)];
+  const sharingOther = sharingBeside(other, PAGE_TOKENS);
+  const { cache, insert } = cacheOf(100);
+  insert([...PUBLIC, ...tokensFrom(300, 16)], "ann:");
+  const [first] = snapshotOf(cache, own("ann:"), unknownCost).nodes;
+  insert([...other, ...tokensFrom(300, 16)], "ann:", sharingOther);
+  insert([...PUBLIC.slice(0, 24), ...tokensFrom(500, 16)], "bob:");
+  const ids = snapshotOf(cache, own("ann:"), unknownCost).nodes.map(([id]) => id);
+  expect(ids).toHaveLength(2);
+  expect(new Set([...ids, first![0]]).size).toBe(2);
 });

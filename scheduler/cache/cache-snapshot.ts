@@ -37,10 +37,10 @@ export interface PricedEviction extends Eviction {
 }
 
 /**
- * Node of a snapshot: an id that it keeps for its life, the index of its parent in the list or -1, its tokens
- * [start, end), pages, pages at or below it, sequences that began from it, locks, waiters, and its age. Age is the
- * position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked. The snapshot of an owner
- * has -1 throughout, since one order holds the nodes of all keys.
+ * Node of a snapshot: an id that it keeps for its life, the index of its parent in the list or -1, and its tokens
+ * [start, end). Then come its pages, pages at or below it, sequences that began from it, locks, waiters, and age. Age
+ * is the position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked. The snapshot of an
+ * owner has -1 throughout, since one order holds the nodes of all keys.
  */
 export type SnapshotNode = readonly [
   id: number,
@@ -85,7 +85,7 @@ export function snapshotOf(
     pagesTotal: nodes.reduce((sum, { pages }) => sum + pages.length, 0),
     nodes: heaviest.map((node) => {
       const parent = places.get(node.parent!) ?? -1;
-      const id = idOf(node, ids.get(node.parent!) ?? 0);
+      const id = idOf(node, ids.get(node.parent!) ?? hashBefore(node));
       ids.set(node, id);
       const { start, pages, reads, locks, waiters } = node;
       const age = ages.get(node) ?? -1;
@@ -111,7 +111,10 @@ function* nodesBelow(tops: Iterable<RadixNode>): Generator<RadixNode> {
   }
 }
 
-/** Highest nodes that belong to an owner's cache salts: roots, and nodes after a public text, which belongs to nobody. */
+/**
+ * Highest nodes that belong to an owner's cache salts: roots, and nodes after a public text. The public text itself
+ * belongs to no key.
+ */
 function* topsOf(roots: Iterable<RadixNode>, owner: string): Generator<RadixNode> {
   for (const root of roots) {
     const key = `${root.edge}`;
@@ -143,6 +146,17 @@ function agesOf({ evictionOrder }: Pick<Cache, "evictionOrder">): Map<RadixNode,
   return new Map(
     order.map((node, at) => [node, Math.round((100 * at) / Math.max(1, order.length - 1)) / 100]),
   );
+}
+
+/**
+ * Hash of the tokens before a node whose parent is not listed. Independent of the borders between its ancestors,
+ * which other keys' prompts move.
+ */
+function hashBefore({ parent }: RadixNode): number {
+  let hash = 0;
+  for (let node = parent; node !== null; node = node.parent)
+    for (const token of node.tokens.toReversed()) hash = Math.imul(hash ^ token, 0x01000193);
+  return hash;
 }
 
 /** Hash of the path to a node (FNV-1a), which identifies it across snapshots. */

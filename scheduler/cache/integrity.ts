@@ -6,8 +6,8 @@ import type { PagePool } from "./page-pool.ts";
 import { type Checkpoint, deepest, edgeOf, type RadixNode } from "./radix-tree.ts";
 
 /**
- * Checks that every page of the pool is free, listed by exactly one node, or in `owned`; that the tree is well
- * formed; and that lock counts and eviction order follow from `locks`, the complete list of locks. O(pages + nodes).
+ * Checks that every page of the pool is free, listed by exactly one node, or in `owned`, and that the tree is well
+ * formed. Lock counts and eviction order must follow from `locks`, the complete list of locks. O(pages + nodes).
  */
 export function checkCache(
   pool: PagePool,

@@ -24,7 +24,7 @@ export interface TierCosts {
 }
 
 /**
- * End of a load. `valid`: number of leading pages that were loaded intact, plus one if the state was, too; the
+ * End of a load. `valid`: number of leading pages that were loaded intact, plus one if the state was, too. The
  * first missing or damaged page or piece ends them. `fromHost`: pages among them from the host's memory, not from
  * the disk below it.
  */

@@ -22,7 +22,7 @@ export interface Drafter {
   draft(tokens: Int32Array, length: number, most: number, device?: DeviceDraft | null): Draft | null;
   /**
    * Returns how many tokens, at most `most`, the device shall draft behind the next draw: the number with the
-   * highest goodput, if drafting and verifying a token takes `share` of a step. Absent: none.
+   * highest goodput. To draft and verify a token takes `share` of a step. Absent: none.
    */
   wanted?(most: number, share: number): number;
 }

@@ -22,8 +22,8 @@ const TRIAL_EVERY = 32;
 const TRIAL_EVERY_PER_SHARE = 200;
 
 /**
- * Offers the draft that the device made behind the draws of the last step, with the model's own head (MTP,
- * multi-token prediction) or a draft model. Drafting costs time whether the draft is verified or not. So it asks
+ * Offers the draft that the device made behind the draws of the last step. The model's own head (MTP, multi-token
+ * prediction) or a draft model made it. Drafting costs time whether the draft is verified or not. So it asks
  * the device for the number of tokens with the highest goodput: expected accepted tokens per time.
  */
 export class HeadDrafter implements Drafter {

@@ -39,8 +39,8 @@ interface Found {
 
 /**
  * Drafts without a model, by suffix matching (SuffixDecoding, arXiv:2411.04975; prompt lookup decoding is its
- * special case of one match in the prompt). It looks up the sequence's longest suffix in three texts: the sequence
- * itself, the prediction of its client, and earlier answers of the same key. It drafts the tokens that followed it there.
+ * special case of one match in the prompt). It looks up the sequence's longest suffix in three texts: its own, its
+ * client's prediction, and earlier answers of the same key. It drafts the tokens that followed the suffix there.
  *
  * Matched positions vote on each token; ties go to the longest match. The drafter indexes up to the last 131,072
  * tokens of the sequence.

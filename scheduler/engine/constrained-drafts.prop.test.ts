@@ -142,7 +142,7 @@ test("drafts of any quality change nothing that clients with constraints receive
     },
   );
   fc.assert(rule, runs(50));
-  expect(accepted).toBeGreaterThan(200);
+  expect(accepted).toBeGreaterThan(100);
 });
 
 test("a deferred row never puts a checkpoint and drafts at the same token", () => {

@@ -147,7 +147,7 @@ test("drafts of any quality change nothing that clients receive", () => {
       accepted += drafted.accepted;
     },
   );
-  fc.assert(rule, runs(100));
+  fc.assert(rule, runs(200));
   expect(accepted).toBeGreaterThan(500);
 });
 

@@ -259,8 +259,8 @@ export class Sequence {
   }
 
   /**
-   * The output rows of chunk [start, end): hidden states to pool; or prompt tokens with requested logprobs, then
-   * a draw after the last known token and after each draft token.
+   * The output rows of chunk [start, end). A pooled sequence has hidden states. Others have rows for prompt tokens
+   * with requested logprobs, then a draw after the last known token and after each draft token.
    */
   rows(start: number, end: number): readonly ChunkRow[] {
     if (this.pool !== null) return this.pool.rows(start, end);

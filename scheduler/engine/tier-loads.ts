@@ -327,7 +327,10 @@ export class TierLoads {
     return load;
   }
 
-  /** Ends a load. `valid`: its first pages that the tier has verified, and the state; `fromHost`: pages from the host's memory. */
+  /**
+   * Ends a load. `valid`: number of its first pages that the tier has verified, plus one for the state. `fromHost`:
+   * pages among them from the host's memory.
+   */
   #done(load: Load, valid: number, fromHost: number): void {
     assert(this.#loads.delete(load), "a load ends once");
     const { kvCache, queue, onDone } = this.#parts;

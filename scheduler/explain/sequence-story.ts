@@ -38,8 +38,8 @@ const noSums: Sums = {
 };
 
 /**
- * Joins the accounts of a sequence's stays on engines with the time in between, which only the fleet sees: messages in
- * transit, lost engines, and waits for a replacement.
+ * Joins the accounts of a sequence's stays on engines with the time in between. Only the fleet sees that time: messages
+ * in transit, lost engines, and waits for a replacement.
  */
 export class SequenceStory {
   /** Time of its submission. */

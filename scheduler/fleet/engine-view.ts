@@ -163,8 +163,8 @@ export class EngineView {
 }
 
 /**
- * A sum over about the last `windowMs` (sliding window counter): the additions of the current interval of that
- * length, plus those of the interval before, weighted by its share that the window still covers.
+ * A sum over about the last `windowMs` (sliding window counter). It adds up the current interval of that length and
+ * the interval before, weighted by its share that the window still covers.
  */
 export class WindowSum {
   readonly #windowMs: number;

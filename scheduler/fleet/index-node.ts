@@ -25,7 +25,7 @@ const nothing = new Int32Array(0);
 /**
  * A node of the prefix index: pages [first, end) of every path through it, and the engines that have them.
  *
- * An engine has the leading `cached` pages of a node; if it has any, it has all pages of the parent, since engines
+ * An engine has the leading `cached` pages of a node. If it has any, it has all pages of the parent, since engines
  * evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it will compute
  * the whole node. From its first token until its end it is a reader. A holder is an engine with pages, in-flight
  * sequences or readers.

@@ -3,8 +3,8 @@ import type { IndexNode } from "./index-node.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
 /**
- * Checks the index: each engine's pages begin at the root and are in its eviction order, children before parents,
- * and the index keeps no page that no engine has. O(engines × nodes).
+ * Checks the index: each engine's pages begin at the root and are in its eviction order, children before parents.
+ * The index keeps no page that no engine has. O(engines × nodes).
  */
 export function checkIndex(index: PrefixIndex, engines: number): void {
   const counts = new Int32Array(engines);

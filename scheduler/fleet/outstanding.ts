@@ -154,9 +154,9 @@ export class Outstanding {
 
   /**
    * Tokens that others draw while a new answer of `expected` tokens is generated. Later objectives count by
-   * their credits, and offline work not at all. The result lies between two bounds (`REMAINING_WEIGHT`). The lower one is
-   * the remaining tokens, as if no sequence followed one that ends. The upper one is `expected` tokens for
-   * each, as if one followed at once.
+   * their credits, and offline work not at all. The result lies between two bounds (`REMAINING_WEIGHT`). The lower
+   * one is the remaining tokens, as if no sequence followed one that ends. The upper one is `expected` tokens
+   * for each, as if one followed at once.
    */
   tokensBeside(engine: number, objective: Objective, expected: number): number {
     let tokens = 0;

@@ -49,8 +49,8 @@ function writerOf(variable: Variable): Node | null {
 }
 
 /**
- * Nodes on the critical path. It runs from the unended node with the longest remaining path forward to the end, and
- * back to the beginning by the last input of each. In an ended program it leads back from the node that ended last.
+ * Nodes on the critical path. It runs forward from the unended node with the longest remaining path, and back from it
+ * to the beginning by the last input of each. In an ended program it leads back from the node that ended last.
  */
 function criticalNodes(nodes: readonly Node[]): ReadonlySet<Node> {
   const found = new Set<Node>();

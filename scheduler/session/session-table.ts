@@ -88,8 +88,8 @@ const KINDS_MAX = 256;
 /** Fewest tokens of a stem that a subagent shares with the agent that waits for it. */
 const STEM_TOKENS = 128;
 /**
- * Tokens at the end of a prompt that are no part of its session's stem at most: there the chat template opens the
- * answer (generation prompt). At most 1 / `OPENING_PART` of the prompt.
+ * Most tokens at the end of a prompt that are no part of its session's stem. There the chat template opens the answer
+ * (generation prompt). They are at most 1 / `OPENING_PART` of the prompt.
  */
 const OPENING_TOKENS = 16;
 const OPENING_PART = 4;

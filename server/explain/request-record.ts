@@ -225,7 +225,7 @@ export class RequestRecord {
   }
 }
 
-/** Opens a record that no list has, and that knows of no others. */
+/** Opens a record outside of the lists of requests: it names no other request, and no other names it. */
 export function recordAlone(facts: RequestFacts, model: string): RequestRecord {
   return new RequestRecord(facts, model, { requestOf: () => null, names: () => {}, onClosed: () => {} });
 }

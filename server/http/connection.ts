@@ -54,8 +54,8 @@ interface Turn {
 
 /**
  * HTTP/1.1 connection of one client (RFC 9112). The server answers pipelined requests in their order. It ends
- * the connection after an answer if the client or the route asks for that, if the received bytes are not HTTP,
- * or if it answered before the request's end. It also does so when it stops, and after a stream of HTTP/1.0.
+ * the connection after an answer if the client or the route asks for that, or if the received bytes are not HTTP.
+ * It also does so if it answered before the request's end, when it stops, and after a stream of HTTP/1.0.
  */
 export class Connection {
   readonly #socket: Bun.Socket<unknown>;

@@ -132,7 +132,7 @@ export const shownLoad = [
 
 /**
  * Step, or consecutive steps added up. It has the end on the clock of `timeMs`, the duration, and tokens of
- * decodes, prefill, prefetched prefixes and drafts; then evicted pages, preemptions, and steps over their target.
+ * decodes, prefill, prefetched prefixes and drafts. Then come evicted pages, preemptions, and steps over their target.
  */
 export type StepBar = readonly [
   endMs: number,

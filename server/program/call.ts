@@ -71,11 +71,13 @@ export class RunningCall {
   #isEnded = false;
   /** Completion tokens of finished outputs. */
   #completionTokens = 0;
-  /** Trace of its program; null: it is not traced. */
   readonly #trace: WholeTrace | null;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
 
-  /** `taskGroup`: group in which its first output begins; null to begin alone. `trace`: of its program, if that has one. */
+  /**
+   * `taskGroup`: group in which its first output begins; null to begin alone. `trace`: that of its program; null if
+   * the server exports no traces.
+   */
   constructor(
     call: ReadyCall,
     owner: CallOwner,

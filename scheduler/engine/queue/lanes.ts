@@ -22,8 +22,8 @@ interface Lane extends LaneRules {
 
 /**
  * Set of lanes, one for each objective (objective.ts). Lanes that are not empty share the tokens of prompts by their
- * credits (as deficit round robin does, Shreedhar and Varghese, 1995). A sequence costs its lane the tokens that it computes. All
- * non-empty lanes together receive that number in proportion to their credits. The lane with the largest
+ * credits (as deficit round robin does, Shreedhar and Varghese, 1995). A sequence costs its lane the tokens that it
+ * computes. All non-empty lanes together receive that number in proportion to their credits. The lane with the largest
  * balance is next, ties to the first. An empty lane saves no balance up, but keeps its debt.
  *
  * In a lane the tenant that has used least is next (tenants.ts), and its sequences are ordered by priority

@@ -33,8 +33,8 @@ export interface StepBudget {
   /** Adds a chunk of `tokens` after `context` to the step. */
   take(tokens: number, context: number, objective: ObjectiveRules): void;
   /**
-   * Adds forced (jump-forward) tokens of a decode to the step besides its one, after `context` computed ones: as
-   * many of `left` ≥ 1 as there is room for. Returns how many.
+   * Adds forced (jump-forward) tokens of a decode to the step besides its one, after `context` computed ones. Adds
+   * as many of `left` ≥ 1 as there is room for, and returns how many.
    */
   takeForced(left: number, context: number, objective: ObjectiveRules): number;
   /**

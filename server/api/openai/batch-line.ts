@@ -100,7 +100,7 @@ function exchangeOf(
   const nowMs = performance.now();
   const exchange = { requestId: "", signal, arrivedMs: nowMs, tenant, sessionName: null, services };
   if (trace === null) return exchange;
-  // A line has a record for its spans alone, and is written once it is answered.
+  // The record serves the spans only. No client waits for a last byte, so the answer counts as sent at once.
   const entry = {
     route: endpoint,
     readMs: nowMs,
