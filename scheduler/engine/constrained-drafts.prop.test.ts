@@ -141,9 +141,9 @@ test("drafts of any quality change nothing that clients with constraints receive
       accepted += acceptedTokensTotal;
     },
   );
-  fc.assert(rule, runs(50));
-  expect(accepted).toBeGreaterThan(100);
-});
+  fc.assert(rule, runs(100));
+  expect(accepted).toBeGreaterThan(200);
+}, 60_000);
 
 test("a deferred row never puts a checkpoint and drafts at the same token", () => {
   const prompt = Array.from({ length: 20 }, (_, i) => 1 + (i % 5));
