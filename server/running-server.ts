@@ -8,6 +8,9 @@ export interface EngineEvents extends Pick<EnginesEvents, "onLost" | "onReplaced
   onProgress(progress: LoadProgress): void;
 }
 
+/** Reason for which a stopping server ends its programs, for their clients. */
+export const STOPPING = "the server is shutting down";
+
 export interface StartEvents extends EngineEvents {
   /** Called before any allocation. Not called for a simulated device, which allocates next to nothing. */
   onPlan(plan: ServingPlan): void;

@@ -41,7 +41,7 @@ import {
   startWatchedEngines,
   type WatchServices,
 } from "./open-model.ts";
-import type { EngineEvents, RunningServer, StartEvents } from "./running-server.ts";
+import { type EngineEvents, type RunningServer, STOPPING, type StartEvents } from "./running-server.ts";
 import { jobSettings, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { JOBS_NAME, type OpenModel, severalOpening } from "./several-opening.ts";
 import { version } from "./version.ts";
@@ -238,6 +238,7 @@ export async function startSeveral(
       set.refuse();
       await front.stopJobs();
       const cut = await drained;
+      for (const { programs } of set.loaded()) programs.closeAll(STOPPING);
       await Promise.race([
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),

@@ -25,7 +25,7 @@ import {
 } from "./open-model.ts";
 import { type Opening, openingOf } from "./opening.ts";
 import { aboutOf, type ServedModel } from "./request/served-model.ts";
-import type { RunningServer, StartEvents } from "./running-server.ts";
+import { type RunningServer, STOPPING, type StartEvents } from "./running-server.ts";
 import { jobSettings, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { startSeveral } from "./several.ts";
 import { version } from "./version.ts";
@@ -88,7 +88,7 @@ export async function startServer(
   const { responses, store, jobsNote, server } = front;
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const deps = { ...text, ...watched, json, compiler, model, programModels, lifecycle, keys, responses };
-  const { app, generator, jobs } = compose(config, prepared, deps, store);
+  const { app, generator, programs, jobs } = compose(config, prepared, deps, store);
   front.serve(app.fetch, jobs?.runner ?? null);
   lifecycle.becomeReady();
 
@@ -111,6 +111,7 @@ export async function startServer(
       const drained = lifecycle.drain(timeoutMs);
       await front.stopJobs();
       const cut = await drained;
+      programs.closeAll(STOPPING);
       // Answers are complete; their sockets may send buffered data for the rest of the time.
       await Promise.race([
         server.stop(),

@@ -17,6 +17,7 @@ import {
   upload,
 } from "../../tests/support/jobs.ts";
 import { ApiError } from "../http/errors.ts";
+import type { Traces } from "../trace/traces.ts";
 import type { LineDoor, LineRequest } from "./door.ts";
 import { ANSWERED, FAILED } from "./records.ts";
 import { JobStore } from "./store.ts";
@@ -114,6 +115,34 @@ describe("a job", () => {
     });
     await runnerOf(store, { door: busy }).ended("batch_1");
     expect(resultsOf(store)).toEqual(expected);
+    store.close();
+  });
+
+  test("traces a line once, however often it is refused for now", async () => {
+    const store = new JobStore(newFolder());
+    const all = Array.from({ length: 100 }, (_, index) => lineOf(index));
+    store.putBatch(recordOf(upload(store, all.join("\n"))));
+    const refusals = new Map<unknown, number>();
+    const untraced: unknown[] = [];
+    const busy = doorAnswering(({ body }, answer) => async (signal, trace) => {
+      const refused = refusals.get(body.prompt) ?? 0;
+      refusals.set(body.prompt, refused + 1);
+      if (refused < 11) throw new ApiError(503, "overloaded_error", "the model is not loaded yet");
+      if (trace === null) untraced.push(body.prompt);
+      return await answer(signal, trace);
+    });
+    const ends: object[] = [];
+    const traces: Traces = {
+      counts: { exported: 0, failed: 0, dropped: 0 },
+      emit: () => {},
+      open: () => ({ add: () => {}, end: (attributes) => void ends.push(attributes) }),
+      close: async () => {},
+    };
+    await runnerOf(store, { door: busy, traces }).ended("batch_1");
+    expect([store.batch("", "batch_1")!.completed, untraced]).toEqual([100, []]);
+    expect(ends).toEqual([
+      expect.not.objectContaining({ "bunting.answers_without_spans": expect.anything() }),
+    ]);
     store.close();
   });
 

@@ -33,10 +33,9 @@ export class LineAsker {
   async answer(line: LineRecord, trace: WholeTrace | null): Promise<LineResult | null> {
     const prepared = this.#parts.prepared.take(this.#batch, line) ?? (await this.#prepared(line));
     if (prepared === null || "result" in prepared) return prepared;
-    return await this.#retrying(line, async () => {
-      const own = { "bunting.batch.id": this.#batch.id, "bunting.batch.line": line.line };
-      return answered(line, await prepared.answer(this.#signal, trace?.part(own) ?? null));
-    });
+    const own = { "bunting.batch.id": this.#batch.id, "bunting.batch.line": line.line };
+    const part = trace?.part(own) ?? null;
+    return await this.#retrying(line, async () => answered(line, await prepared.answer(this.#signal, part)));
   }
 
   #prepared(line: LineRecord): Promise<PreparedLine | LineResult | null> {

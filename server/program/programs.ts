@@ -115,6 +115,11 @@ export class Programs {
     program.end(reason);
   }
 
+  /** Ends and removes all programs. */
+  closeAll(reason: string): void {
+    for (const { program } of [...this.#open.values()]) this.close(program, reason);
+  }
+
   /** Restarts the idle timer after a client's request. */
   touch(program: HostedProgram): void {
     const entry = this.#open.get(program.id);

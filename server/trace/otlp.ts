@@ -86,26 +86,29 @@ export class OtlpTraces implements Traces {
   emit(request: TracedRequest, headers: Headers): void {
     const plans = spansOf(request);
     if (this.#hasRoom(plans.length, WAITING_MAX))
-      this.#sendAll(plans, SpanKind.SERVER, this.#parentOf(headers));
+      this.#sendAll(plans, SpanKind.SERVER, this.#parentOf(headers), epochOfNowMs());
   }
 
   open(name: string, headers: Headers | null): OpenSpan {
     const parent = headers === null ? ROOT_CONTEXT : this.#parentOf(headers);
-    const options = { kind: SpanKind.INTERNAL, startTime: hrTime(Date.now()) };
+    // The same offset of the clocks for the span and those within it, so that none begins before it.
+    const epochMs = epochOfNowMs();
+    const options = { kind: SpanKind.INTERNAL, startTime: hrTime(epochMs + performance.now()) };
     const span = this.#provider.getTracer("bunting").startSpan(name, options, parent);
     const within = trace.setSpan(parent, span);
     return {
       add: (part) => {
         if (!isSampled(span)) return;
         const plans = partSpansOf(part);
-        if (this.#hasRoom(plans.length, WAITING_PARTS_MAX)) this.#sendAll(plans, SpanKind.INTERNAL, within);
+        if (this.#hasRoom(plans.length, WAITING_PARTS_MAX))
+          this.#sendAll(plans, SpanKind.INTERNAL, within, epochMs);
       },
       end: (attributes, isError) => {
         if (!span.isRecording() || !this.#hasRoom(1, WAITING_MAX)) return;
         span.setAttributes(valuesOf(attributes));
         this.#waiting += 1;
         if (isError) span.setStatus({ code: SpanStatusCode.ERROR });
-        span.end(hrTime(Date.now()));
+        span.end(hrTime(epochMs + performance.now()));
       },
     };
   }
@@ -136,10 +139,12 @@ export class OtlpTraces implements Traces {
     });
   }
 
-  #sendAll([whole, ...parts]: readonly [SpanPlan, ...SpanPlan[]], kind: SpanKind, parent: Context): void {
-    // Computes the offset of the clocks for each request: the monotonic clock does not follow corrections of
-    // the wall clock.
-    const epochMs = Date.now() - performance.now();
+  #sendAll(
+    [whole, ...parts]: readonly [SpanPlan, ...SpanPlan[]],
+    kind: SpanKind,
+    parent: Context,
+    epochMs: number,
+  ): void {
     const within = this.#send(whole, kind, parent, epochMs);
     if (within === null) return;
     for (const part of parts) this.#send(part, SpanKind.INTERNAL, within, epochMs);
@@ -189,6 +194,14 @@ export class OtlpTraces implements Traces {
       );
     this.#isFailing = hasFailed;
   }
+}
+
+/**
+ * Wall clock at zero of the monotonic clock. Computed for each trace, because the monotonic clock does not follow
+ * corrections of the wall clock.
+ */
+function epochOfNowMs(): number {
+  return Date.now() - performance.now();
 }
 
 /** URL to send to: the collector's, with `/v1/traces` appended if it is missing. */

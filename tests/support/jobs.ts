@@ -10,6 +10,7 @@ import { PreparedLines } from "../../server/jobs/prepared-lines.ts";
 import { type BatchRecord, unreadBatch } from "../../server/jobs/records.ts";
 import { JobRunner } from "../../server/jobs/runner.ts";
 import { JobStore } from "../../server/jobs/store.ts";
+import type { Traces } from "../../server/trace/traces.ts";
 
 const folders: string[] = [];
 
@@ -78,7 +79,12 @@ export function upload(store: JobStore, text: string): string {
 
 export function runnerOf(
   store: JobStore,
-  changes: { readonly door?: LineDoor; readonly now?: number; readonly preparedBytes?: number } = {},
+  changes: {
+    readonly door?: LineDoor;
+    readonly now?: number;
+    readonly preparedBytes?: number;
+    readonly traces?: Traces;
+  } = {},
 ): JobRunner {
   return new JobRunner(
     {
@@ -89,7 +95,7 @@ export function runnerOf(
       models: ["m"],
       nowSeconds: () => changes.now ?? 2000,
       retentionSeconds: 100,
-      traces: null,
+      traces: changes.traces ?? null,
       commitMs: 0,
       retryMs: 1,
     },
