@@ -121,7 +121,7 @@ export class InputReader {
     }
     const { model } = body;
     if (typeof model === "string" && models?.includes(model) === false) {
-      const message = `The model ${quote(model)} does not exist; served here: ${models.join(", ")}.`;
+      const message = `The model ${quote(model)} does not exist, or is a program; for batches there are: ${models.join(", ")}.`;
       throw new LineFault("model_not_found", message, "body.model");
     }
     if (typeof model === "string") {

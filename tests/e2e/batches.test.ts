@@ -1,6 +1,9 @@
 /** Files and batches over HTTP, with OpenAI's own client and with raw requests that it would not make. */
 
 import { describe, expect, spyOn, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type OpenAI from "openai";
 import { toFile } from "openai";
 import { JobsClient } from "../../server/cli/jobs-client.ts";
@@ -73,6 +76,19 @@ test("a line's bound is none where it is beyond the context, and a prompt that l
   expect(failed.map(({ custom_id, response }) => [custom_id, response.status_code]).sort()).toEqual([
     ["fewest", 400],
     ["long", 400],
+  ]);
+});
+
+test("a line that names a program is refused, and says why", async () => {
+  const programFolder = mkdtempSync(join(tmpdir(), "bunting-programs-"));
+  const program = { input: "question", calls: [{ prompt: "Say {{question}}: {{said}}", output: "said" }] };
+  writeFileSync(join(programFolder, "steps.json"), JSON.stringify(program));
+  const server = start({ programFolder });
+  rmSync(programFolder, { recursive: true });
+  const { status, errors } = await run(server, [chatLine("only", "Hello", { model: "steps" })]);
+  expect([status, errors!.data!.map(({ message }) => message)]).toEqual([
+    "failed",
+    [expect.stringContaining('"steps" does not exist, or is a program; for batches there are: demo')],
   ]);
 });
 

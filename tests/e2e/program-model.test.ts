@@ -61,7 +61,7 @@ test("they are listed, and looked up", async () => {
 });
 
 test("routes that run no programs say so", async () => {
-  const message = 'the model "two-steps" is a program: it answers chat completions alone';
+  const message = 'the model "two-steps" is a program: only POST /v1/chat/completions takes it';
   const asked = [
     client.completions.create({ model: "two-steps", prompt: "What?" }),
     client.responses.create({ model: "two-steps", input: "What?" }),

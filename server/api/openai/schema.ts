@@ -211,7 +211,7 @@ export function modelOf(fields: Fields, served: ServedModel): string {
   const name = fields.string("model") ?? served.names[0]!;
   if (served.programs?.includes(name) === true)
     throw badRequest(
-      `the model ${JSON.stringify(name)} is a program: it answers chat completions alone`,
+      `the model ${JSON.stringify(name)} is a program: only POST /v1/chat/completions takes it`,
       "model",
     );
   if (!served.names.includes(name) && served.answersToAny !== true)
