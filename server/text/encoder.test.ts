@@ -213,3 +213,22 @@ test("texts are made into tokens elsewhere from the size on at which an expressi
   expect(await own.encode(long, options)).toEqual(tokenizer.encode(long, options)); // the thread's own
   own.close();
 });
+
+test("a pause in one run of a text sends no later text to the threads", async () => {
+  let pauses = 1;
+  const encode = () => {
+    const before = process.threadCpuUsage();
+    while (pauses > 0 && process.threadCpuUsage(before).user < 30_000);
+    pauses -= 1;
+    return [1];
+  };
+  const own = new Encoder(
+    { tokenizer: { ...tokenizer, encode }, template: text.template },
+    folder,
+    workerUrl,
+  );
+  const { inlineUnitsMax } = own;
+  expect(await own.encode("short", options)).toEqual([1]);
+  expect(own.inlineUnitsMax).toBe(inlineUnitsMax);
+  own.close();
+});

@@ -229,24 +229,33 @@ export class Encoder {
 
   /** Runs a job here. Null if its template exceeds the time limit of this thread. */
   #runInTime(job: EncodeJob): TextOutcome | ChatOutcome | null {
-    const untilMs = performance.now() + HERE_MS;
-    let isLate = false;
-    const isInTime = (): boolean => {
-      isLate ||= performance.now() > untilMs;
-      return !isLate;
+    const run = (): TextOutcome | ChatOutcome | null => {
+      const untilMs = performance.now() + HERE_MS;
+      let isLate = false;
+      const isInTime = (): boolean => {
+        isLate ||= performance.now() > untilMs;
+        return !isLate;
+      };
+      const outcome = runJob(job, this.#text, isInTime);
+      return isLate ? null : outcome;
     };
-    const units = unitsOf(job, forRequests.inlineUnitsMax);
-    const outcome = this.#timed(units, () => runJob(job, this.#text, isInTime));
-    return isLate ? null : outcome;
+    return this.#timed(unitsOf(job, forRequests.inlineUnitsMax), run);
   }
 
-  /** Runs work of this size here, and lowers the limit if it was slow. */
+  /**
+   * Runs work of this size here. If it was slow it runs again, and the limit falls if it was slow both times: a
+   * garbage collection within a single run must not send all later texts to the threads.
+   */
   #timed<Result>(units: number, work: () => Result): Result {
-    const before = process.threadCpuUsage();
-    const result = work();
-    const { user, system } = process.threadCpuUsage(before);
-    if ((user + system) / 1000 > SLOW_MS) this.#inlineUnitsMax = Math.min(this.#inlineUnitsMax, units >> 1);
-    return result;
+    let result: Result | undefined;
+    const isSlow = (): boolean => {
+      const before = process.threadCpuUsage();
+      result = work();
+      const { user, system } = process.threadCpuUsage(before);
+      return (user + system) / 1000 > SLOW_MS;
+    };
+    if (isSlow() && isSlow()) this.#inlineUnitsMax = Math.min(this.#inlineUnitsMax, units >> 1);
+    return result!;
   }
 
   /** True if the job should run here because no thread has loaded yet. */

@@ -317,15 +317,16 @@ describe("a refusal", () => {
       request_id: error.requestID,
     });
     const stranger = new Anthropic({ baseURL: server.origin, apiKey: "wrong", maxRetries: 0 });
-    for (const [wrong, status, type] of [
+    const wrongs = [
       [stranger.messages.create(asking(0)), 401, "authentication_error"],
       [client.messages.create(asking(0, { model: "claude" })), 404, "not_found_error"],
       [client.messages.countTokens({ model: "claude", messages }), 404, "not_found_error"],
       [client.messages.create(asking(0, { tool_choice: { type: "any" } })), 400, "invalid_request_error"],
-    ] as const) {
-      const refused = await failure(wrong);
-      expect<unknown>([refused.status, refused.type]).toEqual([status, type]);
-    }
+    ] as const;
+    const refusals = await Promise.all(wrongs.map(([wrong]) => failure(wrong)));
+    expect<unknown>(refusals.map(({ status, type }) => [status, type])).toEqual(
+      wrongs.map(([, status, type]) => [status, type]),
+    );
     const wrongMethod = await fetch(server.origin + route, { headers });
     expect([wrongMethod.status, ((await wrongMethod.json()) as { type: string }).type]).toEqual([
       405,
