@@ -44,7 +44,7 @@ inline constexpr bool kAddsProducts = false, kHasWideBlocks = false;
 #endif
 
 // Most panels per block. Each panel is a stream from memory. A single row is bound by these reads, and is
-// faster with two streams than with four; on AMD with one, because the next panel continues the stream.
+// faster with two streams than with four.
 constexpr int grouped_panels(int rows, bool is_wide) {
   if (rows == 1) return kGroupedPanels < 2 ? kGroupedPanels : 2;
   int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
@@ -193,6 +193,10 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
   end_sums(sums, s);
 }
 
+// Most rows that memory bounds. On AMD they read one panel at a time, because the next panel continues the
+// stream: several streams jump at each end of a panel.
+inline constexpr int64_t kStreamedRows = 2;
+
 // Micro-kernel for blocks of up to kRowsMost rows, which is kGroupedRows or kWideRows.
 template <Dtype W, int kRowsMost>
 struct GroupedMicro {
@@ -208,7 +212,7 @@ struct GroupedMicro {
   static_assert(kBlockK % (2 * kGroupMax) == 0, "whole blocks");
   static int64_t k_block(int64_t tokens) { return tokens > kRows ? kBlockK : int64_t{1} << 40; }
   static int64_t next_rows(int64_t left) { return next_group(left, kRows); }
-  static int64_t panels(int64_t rows) { return rows == 1 && is_amd() ? 1 : panels_of(int(rows)); }
+  static int64_t panels(int64_t rows) { return rows <= kStreamedRows && is_amd() ? 1 : panels_of(int(rows)); }
 
   static void prepare(State& state, Gemm const& g, int64_t first, int64_t, int64_t k0, int64_t) {
     state = {static_cast<InputGroup const*>(g.x) + first * g.ldx + k0 / kGroup, g.ldx};
