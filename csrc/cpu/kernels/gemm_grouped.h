@@ -193,8 +193,8 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
   end_sums(sums, s);
 }
 
-// Most rows that memory bounds. On AMD they read one panel at a time, because the next panel continues the
-// stream: several streams jump at each end of a panel.
+// Most rows that read one panel at a time on AMD. The next panel then continues the stream, while several
+// streams jump at each end of a panel. More rows gain only where panels are short.
 inline constexpr int64_t kStreamedRows = 2;
 
 // Micro-kernel for blocks of up to kRowsMost rows, which is kGroupedRows or kWideRows.
