@@ -84,6 +84,8 @@ const refused: readonly (readonly [string, string])[] = [
   ["--port 80a", '"80a" is not a whole number between 0 and 65535.'],
   ["--threads 0", '"0" is not a whole number between 1 and 1024.'],
   ["--api-key=", '"" holds an empty key.'],
+  ["--api-key=schlüssel", "An API key holds a space or a character beyond ASCII"],
+  ["--admin-key=an\tadmin", "An API key holds a space or a character beyond ASCII"],
   ["--cors-origin https://a.example,", '"https://a.example," holds an empty origin.'],
   ["--cors-origin https://chat.example/page", '"https://chat.example/page" is not an origin'],
   ["--cors-origin https://*", '"https://*" is not an origin'],

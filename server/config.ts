@@ -6,6 +6,7 @@
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
 import { type Quant, quantNames } from "../model/formats.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
+import { isSendable, UNSENDABLE } from "./http/auth.ts";
 import {
   ConfigError,
   choice,
@@ -72,6 +73,7 @@ export const serverSettings = Object.freeze({
     placeholder: "key",
     defaultText: "no key needed",
     sentence: "Accept requests with this key (`Authorization: Bearer <key>`); may be given several times.",
+    item: parseKey,
   }),
   apiKeyFile: optional({
     placeholder: "file",
@@ -93,6 +95,7 @@ export const serverSettings = Object.freeze({
     defaultText: "none; without any key everybody sees everything",
     sentence:
       "Accept requests with this key too; it also sees the requests of all keys (`/metrics`, `/state`, `/slots`). May be given several times.",
+    item: parseKey,
   }),
   adminKeyFile: optional({
     placeholder: "file",
@@ -514,6 +517,11 @@ export function isLoopback(host: string): boolean {
  * Normalises a host name to compare it with a browser's or client's: lower case, without a port. Throws
  * ConfigError.
  */
+function parseKey(value: string): string {
+  if (isSendable(value)) return value;
+  throw new ConfigError(`An API key holds ${UNSENDABLE}.`);
+}
+
 function parseHostName(value: string): string {
   const name = value.toLowerCase();
   if (/[/\s]|:\d*$/.test(name))

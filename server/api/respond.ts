@@ -359,10 +359,7 @@ export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError 
     case "badConstraint":
       return badRequest(failure.message, failure.param, "invalid_schema");
     case "unsatisfiable":
-      return new ApiError(500, "server_error", failure.message, {
-        apiCode: "constraint_unsatisfiable",
-        shouldRetry: false,
-      });
+      return badRequest(failure.message, undefined, "constraint_unsatisfiable");
     case "aborted":
       return failure.by === "slowReader" ? tooSlow() : clientGone();
   }

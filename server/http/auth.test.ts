@@ -33,6 +33,18 @@ test("a key is taken from each of the three headers, whole and exact", () => {
   expect(isLetIn(keys, {})).toBe(false);
 });
 
+test("a key that no client can send refuses the file", () => {
+  const folder = mkdtempSync(join(tmpdir(), "bunting-keys-"));
+  const file = join(folder, "keys");
+  for (const row of ["second team", "schlüssel"]) {
+    writeFileSync(file, `first # team\n${row}\n`);
+    expect(() => new ApiKeys({ keys: [], file })).toThrow(
+      "its key 2 holds a space or a character beyond ASCII",
+    );
+  }
+  rmSync(folder, { recursive: true });
+});
+
 test("a key file is read again when it changes; while it is gone or empty the last keys stay", () => {
   const folder = mkdtempSync(join(tmpdir(), "bunting-keys-"));
   const file = join(folder, "keys");

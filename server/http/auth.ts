@@ -189,10 +189,19 @@ function readKeys(path: string): FileKey[] {
   const lines = readFileSync(path, "utf8").split("\n");
   const rows = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
   if (rows.length === 0) throw new Error("it holds no key");
-  return rows.map((row) => {
+  return rows.map((row, index) => {
     const [, key = row, name = null] = /^(\S+)\s+#\s*(.+)$/.exec(row) ?? [];
+    if (!isSendable(key)) throw new Error(`its key ${index + 1} holds ${UNSENDABLE}`);
     return { digest: digest(key), tenant: tenantOf(key), name };
   });
+}
+
+/** Part of a message that refuses a key. */
+export const UNSENDABLE = "a space or a character beyond ASCII, which no Authorization header carries";
+
+/** True for a key that a client can send in each of the headers. */
+export function isSendable(key: string): boolean {
+  return /^[\x21-\x7e]+$/.test(key);
 }
 
 /** Name of a key's tenant. It differs from the digest used to compare keys: names are kept on disk beside jobs. */

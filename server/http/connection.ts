@@ -244,6 +244,7 @@ export class Connection {
     }
     await reply.send(response);
     if (client.signal.aborted) return;
+    if (!form.hasBody) client.abort(); // ends a stream that only a head was asked of
     this.#turns.shift();
     this.#outbox.whenEmpty(() => {
       if (this.#turns.length === 0) this.#onIdle(true);

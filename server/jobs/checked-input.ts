@@ -36,8 +36,10 @@ export async function checkInput(
   let read: LineRecord[] = [];
   let lines = 0;
   for (const line of reader.lines()) {
-    read.push(line);
-    lines += 1;
+    if (line !== null) {
+      read.push(line);
+      lines += 1;
+    }
     if (read.length === LINES_KEPT) {
       if (reader.faults.length === 0) store.addLines(id, read);
       read = [];

@@ -7,6 +7,7 @@ import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import { InputReader, splitLines } from "./input.ts";
+import type { LineRecord } from "./records.ts";
 
 const limits = { linesMax: 50, lineBytesMax: 200, ...defaultJsonLimits };
 
@@ -23,6 +24,10 @@ function readerOf(text: string | Buffer, pieces = Number.POSITIVE_INFINITY): Inp
 function lineOf(customId: string, changes: object = {}): string {
   const body = { model: "m", prompt: "x" };
   return JSON.stringify({ custom_id: customId, method: "POST", url: "/v1/completions", body, ...changes });
+}
+
+function recordsOf(reader: InputReader): LineRecord[] {
+  return [...reader.lines()].filter((record) => record !== null);
 }
 
 function faultsOf(text: string | Buffer): unknown[] {
@@ -51,7 +56,7 @@ test("each faulty line is told with its number, and what is right is read", () =
     ].map((line) => Buffer.concat([Buffer.from(line as string), Buffer.from("\n")])),
   );
   const reader = readerOf(text);
-  expect([...reader.lines()].map(({ line, customId }) => [line, customId])).toEqual([
+  expect(recordsOf(reader).map(({ line, customId }) => [line, customId])).toEqual([
     [1, "1"],
     [14, "14"],
   ]);
@@ -85,9 +90,20 @@ test("a line may be as long as the limit, and a file have as many lines, and no 
   expect(faultsOf("\n \n")).toEqual([["empty_file", null]]);
 });
 
+test("blank lines are bounded too, and a reader can pause at each line of any kind", () => {
+  expect([...readerOf(`\n{\n \n${lineOf("4")}`).lines()].map((record) => record?.line ?? null)).toEqual([
+    null,
+    null,
+    null,
+    4,
+  ]);
+  expect(faultsOf(`${"\n".repeat(50)}${lineOf("51")}`)).toEqual([]);
+  expect(faultsOf(`${"\n".repeat(51)}${lineOf("52")}`)).toEqual([["too_many_tasks", null]]);
+});
+
 test("a file may begin with a byte order mark, which is no part of its first line", () => {
   const text = Buffer.from(`\ufeff${lineOf("1")}\r\n${lineOf("2")}\n`);
-  const read = [...readerOf(text).lines()];
+  const read = recordsOf(readerOf(text));
   expect(read.map(({ start, bytes }) => text.subarray(start, start + bytes).toString())).toEqual([
     lineOf("1"),
     lineOf("2"),
@@ -116,7 +132,7 @@ test("lines are found wherever reads end, and each tells where it lies", () => {
         const lines = pads.map((pad, index) => lineOf(String(index), { pad }));
         const text = Buffer.from(lines.join(end));
         const fitting = lines.filter((line) => Buffer.byteLength(line) <= limits.lineBytesMax);
-        const read = [...readerOf(text, pieces).lines()];
+        const read = recordsOf(readerOf(text, pieces));
         expect(read.map(({ start, bytes }) => text.subarray(start, start + bytes).toString())).toEqual(
           fitting,
         );

@@ -54,8 +54,8 @@ export class LineFault extends Error {
 }
 
 /**
- * Reads and checks a file line by line; it yields only valid lines. Fills `faults`; a file with faults does
- * not run. Memory holds one line and the ids of all earlier lines.
+ * Reads and checks a file line by line. Fills `faults`; a file with faults does not run. Memory holds one line
+ * and the ids of all earlier lines.
  */
 export class InputReader {
   readonly faults: BatchFault[] = [];
@@ -71,29 +71,24 @@ export class InputReader {
     this.#rules = rules;
   }
 
-  *lines(): Generator<LineRecord> {
+  /** Yields a record for each line; null for a blank or faulty one, so that its reader can pause there too. */
+  *lines(): Generator<LineRecord | null> {
     const { linesMax } = this.#rules.limits;
     let line = 0;
     let filled = 0;
     for (const { start, bytes } of splitLines(this.#source, this.#rules.limits.lineBytesMax)) {
       line += 1;
-      if (bytes !== null && isBlank(bytes)) continue;
-      filled += 1;
-      if (filled > linesMax) {
-        this.#fault(
-          null,
-          new LineFault("too_many_tasks", `The file may have ${linesMax} lines at most, and has more.`),
-        );
+      const isFilled = bytes === null || !isBlank(bytes);
+      if (isFilled) filled += 1;
+      if (filled > linesMax || line - filled > linesMax) {
+        const message = `The file may have ${linesMax} lines at most, and as many blank ones, and has more.`;
+        this.#fault(null, new LineFault("too_many_tasks", message));
         break;
       }
-      try {
-        yield this.#check(line, start, bytes);
-      } catch (error) {
-        if (!(error instanceof LineFault)) throw error;
-        this.#fault(line, error);
-      }
+      yield isFilled ? this.#checked(line, start, bytes) : null;
     }
-    if (filled === 0) this.#fault(null, new LineFault("empty_file", "The file has no lines."));
+    if (filled === 0 && this.#faultCount === 0)
+      this.#fault(null, new LineFault("empty_file", "The file has no lines."));
     if (this.#faultCount > this.faults.length) {
       const more = this.#faultCount - this.faults.length;
       this.faults.push({
@@ -102,6 +97,17 @@ export class InputReader {
         message: `${more} more lines have errors.`,
         param: null,
       });
+    }
+  }
+
+  /** Checks a line; counts its fault and returns null if it has one. */
+  #checked(line: number, start: number, bytes: Uint8Array | null): LineRecord | null {
+    try {
+      return this.#check(line, start, bytes);
+    } catch (error) {
+      if (!(error instanceof LineFault)) throw error;
+      this.#fault(line, error);
+      return null;
     }
   }
 

@@ -8,15 +8,19 @@ export class DiskFullError extends Error {
   override readonly name = "DiskFullError";
 }
 
+/** Codes of a disk that is full, fails, or lets the server no longer write. */
+const DISK =
+  /^(ENOSPC|EDQUOT|EFBIG|EIO|EROFS|EACCES|EPERM|EMFILE|ENFILE|ENOENT|SQLITE_(FULL|IOERR|READONLY|CANTOPEN).*)$/;
+
 /**
- * Maps an error of a full or failing disk to DiskFullError, and one of a damaged database to StoreError;
- * returns others unchanged.
+ * Maps an error of a full, failing or closed disk to DiskFullError, and one of a damaged database to StoreError;
+ * returns others unchanged. Clients read the message, so it names no path.
  */
 export function asStoreTrouble(error: unknown): unknown {
   const code = (error as { readonly code?: unknown } | null)?.code;
-  const isDisk =
-    typeof code === "string" && /^(ENOSPC|EDQUOT|EIO|EROFS|SQLITE_FULL|SQLITE_IOERR.*)$/.test(code);
-  if (isDisk) return new DiskFullError(`the disk takes no more: ${(error as Error).message}`);
+  const reason = (error as Error | null)?.message?.replace(/,? '.*'$/, "");
+  if (typeof code === "string" && DISK.test(code))
+    return new DiskFullError(`the disk takes no more: ${reason}`);
   if (typeof code === "string" && /^SQLITE_(CORRUPT|NOTADB)/.test(code)) {
     return new StoreError(`The store of jobs is damaged: ${(error as Error).message}.`);
   }

@@ -16,7 +16,7 @@ import {
   upload,
 } from "../../tests/support/jobs.ts";
 import { JobStore } from "./store.ts";
-import { StoreError } from "./store-error.ts";
+import { DiskFullError, StoreError } from "./store-error.ts";
 
 afterAll(removeFolders);
 
@@ -265,4 +265,13 @@ describe("the store", () => {
     store.close();
     new JobStore(folder).close();
   });
+});
+
+test("a store whose folder is gone takes no upload, and names no path to the client", () => {
+  const folder = newFolder();
+  const store = new JobStore(folder);
+  rmSync(folder, { recursive: true });
+  const message = "the disk takes no more: ENOENT: no such file or directory, open";
+  expect(() => upload(store, "text")).toThrow(new DiskFullError(message));
+  store.close();
 });

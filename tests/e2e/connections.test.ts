@@ -355,6 +355,15 @@ describe("a connection", () => {
     client.leave();
   });
 
+  test("holds no stream open behind the head that HEAD asked for", async () => {
+    const client = await Client.open();
+    for (let i = 0; i < 65; i++) {
+      client.send("HEAD /state/stream?view=live HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      expect((await client.answer(false)).status).toBe(200);
+    }
+    client.leave();
+  });
+
   test("takes a target with its host in it, and headers by the dozen", async () => {
     const many = Array.from({ length: 90 }, (_, i) => `X-${i}: ${i}\r\n`).join("");
     const client = (await Client.open()).send(get("http://localhost/health", many));

@@ -163,6 +163,7 @@ describe("a chat answered whole", () => {
     expect(await drawn({ ...three, bad_words: ["is"] })).toEqual(Array(12).fill(300));
     const nothing = { allowed_token_ids: [262], bad_words: ["is"] };
     const response = await post(server, "/v1/chat/completions", chatBody("Hello", nothing));
+    expect(response.status).toBe(400);
     expect((await bodyOf(response)).error).toMatchObject({ code: "constraint_unsatisfiable" });
   });
 

@@ -1,7 +1,9 @@
 import { join } from "node:path";
 import { ConfigError } from "../../config.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import { asStoreTrouble } from "../../jobs/store-error.ts";
 import { ownFolder } from "../../own-files.ts";
+import { storageError } from "../openai/files.ts";
 import { nowSeconds } from "./codec.ts";
 import type { Item } from "./items.ts";
 import { type KeptResponse, ResponseStore, type StoreLimits } from "./store.ts";
@@ -29,15 +31,15 @@ export class KeptResponses {
     try {
       if (own !== null) ownFolder(own);
       this.#store = new ResponseStore(path, nowSeconds, limits);
+      for (const { owner, response, ...rest } of this.#store.interrupted()) {
+        const error = { code: "server_error", message: "the server ended while this response was made" };
+        this.#store.put(owner, {
+          ...rest,
+          response: { ...response, status: "failed", error } as typeof response,
+        });
+      }
     } catch (error) {
       throw new ConfigError(`Responses cannot be kept in ${path}: ${(error as Error).message}.`);
-    }
-    for (const { owner, response, ...rest } of this.#store.interrupted()) {
-      const error = { code: "server_error", message: "the server ended while this response was made" };
-      this.#store.put(owner, {
-        ...rest,
-        response: { ...response, status: "failed", error } as typeof response,
-      });
     }
   }
 
@@ -86,9 +88,13 @@ export class KeptResponses {
     );
   }
 
-  /** Deletes a response and stops it if it still runs. Throws 404. */
+  /** Deletes a response and stops it if it still runs. Throws 404, and 507 if the disk is full. */
   delete(owner: string, id: string): void {
-    if (!this.#store.delete(owner, id)) throw missing(id, "id");
+    try {
+      if (!this.#store.delete(owner, id)) throw missing(id, "id");
+    } catch (error) {
+      throw storageError(asStoreTrouble(error));
+    }
     this.#running.get(id)?.ending.abort(DELETED);
   }
 

@@ -1,7 +1,9 @@
-import { expect, test } from "bun:test";
+import { Database } from "bun:sqlite";
+import { expect, spyOn, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
 import type { ResponseObject, ResponseStatus } from "./codec.ts";
+import { KeptResponses } from "./kept.ts";
 import { type KeptResponse, ResponseStore } from "./store.ts";
 
 const day = 86_400;
@@ -106,4 +108,26 @@ test("what is held never exceeds its limits, whatever is put and deleted", () =>
     }),
     runs(100),
   );
+});
+
+test("a full disk keeps no response from being continued, and puts off what is to be deleted", async () => {
+  const full = Object.assign(new Error("database or disk is full"), { code: "SQLITE_FULL" });
+  const fail = (): never => {
+    throw full;
+  };
+  const said = spyOn(console, "error").mockImplementation(() => {});
+  const { store } = openStore();
+  store.put("ann", kept("1"));
+  const writes = spyOn(Database.prototype, "transaction").mockImplementation(() => fail as never);
+  expect(await store.chain("ann", "1")).toEqual({ kept: [kept("1")] });
+  expect(said.mock.calls).toEqual([["the use of responses is not kept: Error: database or disk is full"]]);
+  writes.mockRestore();
+  said.mockRestore();
+
+  const responses = new KeptResponses(null);
+  responses.keep("ann", kept("1"));
+  const deletes = spyOn(ResponseStore.prototype, "delete").mockImplementation(fail);
+  expect(() => responses.delete("ann", "1")).toThrow(expect.objectContaining({ status: 507 }));
+  deletes.mockRestore();
+  responses.delete("ann", "1");
 });

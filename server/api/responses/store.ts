@@ -150,11 +150,20 @@ export class ResponseStore {
       next = row.previous;
       await yieldIfSpent();
     }
-    const use = this.#database.query("UPDATE responses SET used = ? WHERE id = ?");
-    this.#database.transaction(() => {
-      for (const used of ids.reverse()) use.run(++this.#uses, used);
-    })();
+    this.#use(ids.reverse());
     return { kept: kept.reverse() };
+  }
+
+  /** Marks responses as used. Their order of use is no reason to refuse them: a failure is logged. */
+  #use(ids: readonly string[]): void {
+    const use = this.#database.query("UPDATE responses SET used = ? WHERE id = ?");
+    try {
+      this.#database.transaction(() => {
+        for (const id of ids) use.run(++this.#uses, id);
+      })();
+    } catch (error) {
+      console.error(`the use of responses is not kept: ${String(error)}`);
+    }
   }
 
   /** Deletes a response. Returns false if there was none. */
