@@ -299,7 +299,7 @@ export const serverSettings = Object.freeze({
       "a twentieth of the free space, at most 16; none below 1, on GPUs, or for weights of less than 256 MiB",
     sentence:
       "Disk space for KV pages, from which prefixes are read again after eviction and restarts; 0 keeps none. They are below the folder of `--data` if it names one, else in the user's cache folder.",
-    parse: (value) => (value === "auto" ? value : parseGib(value)),
+    parse: parseKvDisk,
   }),
   kvDiskKeyFile: optional({
     placeholder: "file",
@@ -579,7 +579,16 @@ export function parseDurationMs(value: string): number {
   );
 }
 
-const parseGib = decimal({ default: 0, min: 0, max: 65536, sentence: "" }).parse;
+const diskGib = decimal({ default: 0, min: 0, max: 65536, sentence: "" });
+
+function parseKvDisk(value: string): KvDiskChoice {
+  if (value === "auto") return value;
+  try {
+    return diskGib.parse(value);
+  } catch {
+    throw new ConfigError(`"${value}" is not auto, nor a number between 0 and 65536.`);
+  }
+}
 
 function parseDevice(value: string): DeviceChoice {
   if (value === "auto" || value === "emu") return { kind: value };

@@ -44,7 +44,7 @@ export async function serve(named: Config, model: string | null): Promise<number
 
 /** Note below the ready text when no model was named. */
 const aboutDemo =
-  "The demo model is tiny and only shows that everything works. Your own model is an argument: a GGUF file or a Hugging Face folder.";
+  "The demo model is tiny and only shows that everything works. Your own model is an argument: a published name such as Qwen/Qwen3-0.6B, a GGUF file or a Hugging Face folder.";
 
 function sentence(text: string): string {
   return `${text[0]!.toUpperCase()}${text.slice(1)}.`;

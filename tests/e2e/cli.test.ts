@@ -44,6 +44,21 @@ describe("what cannot work is refused in one sentence", () => {
     );
   });
 
+  test("a name that is no command, with what there is instead", async () => {
+    for (const [given, refusal] of [
+      [["help", "nonsense"], "'nonsense'"],
+      [["run", "qwen3:0.6b"], "'run': here it is bunting chat"],
+      [["list"], "'list': here it is bunting models"],
+    ] as const) {
+      const program = Program.bunting([...given]);
+      expect([await program.exitCode(), program.output]).toEqual([1, ""]);
+      expect(program.errors).toStartWith(`error: unknown command ${refusal}\n(--help lists the commands;`);
+    }
+    const help = Program.bunting(["help", "pull"]);
+    expect([await help.exitCode(), help.errors]).toEqual([0, ""]);
+    expect(help.output).toStartWith("Usage: bunting pull [options] <model>\n");
+  });
+
   test.each([
     ["--temperature", "a number between 0 and 2"],
     ["--seed", "a whole number between 0 and 2147483647"],
@@ -57,6 +72,7 @@ describe("what cannot work is refused in one sentence", () => {
     ["--prot", "\n(Did you mean --port?)"],
     ["--max-num-seqs", ": here it is --sequences-max"],
     ["--model-path", ": the model is an argument, without an option"],
+    ["--lora", ": adapters are not served; merge them into the weights first"],
     ["--constructor", ""],
   ])("the option %s, with what there is instead", async (option, instead) => {
     const program = Program.bunting(["serve", option, empty]);
