@@ -363,7 +363,7 @@ export const serverSettings = Object.freeze({
     defaultText:
       "a folder for each model in $XDG_DATA_HOME/bunting or ~/.local/share/bunting, and none for simulated engines",
     sentence:
-      "Folder for uploaded files, batches and results; unfinished batches resume at the next start. A folder named here also keeps responses, which are else in memory.",
+      "Folder for uploaded files, batches and results; unfinished batches resume at the next start. A folder named here also keeps responses and the use of keys, which are else in memory.",
     parse: (value) => {
       const given = notEmpty(value);
       return given === "auto" || given === "off" ? given : { folder: fromHome(given) };

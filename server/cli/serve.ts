@@ -24,10 +24,14 @@ export async function serve(named: Config, model: string | null): Promise<number
   const dir = await modelPath(model, config);
   const startedMs = performance.now();
   const progress = progressLine();
+  let isDemo = dir === null;
   const server = await startServer(namedAsWritten(config, model), dir, {
     onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
     modelPath,
-    onModels: (models, memoryBytes) => console.log(`${describeModels(models, memoryBytes)}\n`),
+    onModels: (models, memoryBytes) => {
+      isDemo = false;
+      console.log(`${describeModels(models, memoryBytes)}\n`);
+    },
     onProgress: showLoading(progress),
     onLost: (engine, reason, isComing) => {
       const then = isComing ? "It is started again." : "It is not started again: it was lost too often.";
@@ -38,7 +42,7 @@ export async function serve(named: Config, model: string | null): Promise<number
   progress.clear();
   for (const note of server.notes) console.log(`${sentence(note)}\n`);
   console.log(readyText(server, (performance.now() - startedMs) / 1000, needsKey(config)));
-  if (dir === null) console.log(`${aboutDemo}\n`);
+  if (isDemo) console.log(`${aboutDemo}\n`);
   return await untilSignal(server, config.shutdownTimeoutS);
 }
 

@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Program, TerminalProgram } from "./program.ts";
+import { demoFolder } from "./server.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-cli-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -132,6 +133,18 @@ test("--help fits 80 columns where no terminal is, in groups", async () => {
     );
   }
 }, 30_000);
+
+test("a server speaks of the demo model if it serves no other", async () => {
+  const outputOf = async (...models: string[]): Promise<string> => {
+    const program = Program.bunting(["serve", "--port", "0", "--data", "off", "--device", "cpu", ...models]);
+    await program.url();
+    program.signal("SIGTERM");
+    await program.exitCode();
+    return program.output;
+  };
+  expect(await outputOf()).toContain("The demo model is tiny");
+  expect(await outputOf("--model", `own=${demoFolder}`)).not.toContain("The demo model");
+});
 
 describe("a server that is told to stop", () => {
   test("finishes its streams, takes nothing new, and exits with 0", async () => {
