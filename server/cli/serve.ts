@@ -41,8 +41,8 @@ export async function serve(named: Config, model: string | null): Promise<number
   });
   progress.clear();
   for (const note of server.notes) console.log(`${sentence(note)}\n`);
-  console.log(readyText(server, (performance.now() - startedMs) / 1000, needsKey(config)));
-  if (isDemo) console.log(`${aboutDemo}\n`);
+  const ready = readyText(server, (performance.now() - startedMs) / 1000, needsKey(config));
+  console.log(isDemo ? `${ready}\n${aboutDemo}\n` : ready);
   return await untilSignal(server, config.shutdownTimeoutS);
 }
 

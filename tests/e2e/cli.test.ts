@@ -343,7 +343,7 @@ test("--log-requests tells of responses and of answers, and of no text", async (
   expect(lines.map((line) => line.slice(line.indexOf(" ") + 1)).sort()).toEqual([
     expect.stringMatching(/^mine POST \/v1\/chat\/completions 200 in \d+ ms$/),
     expect.stringMatching(
-      /^mine answered: \d+ prompt tokens \(0 cached; new@0\), 5 drawn, first after \d+ ms, [\d.]+ tokens\/s$/,
+      /^mine answered: \d+ prompt tokens \(0 cached; new@0\), 5 generated, first after \d+ ms, [\d.]+ tokens\/s$/,
     ),
     expect.stringMatching(/^req_\S+ GET \/nowhere 404 in \d+ ms$/),
   ]);
