@@ -75,6 +75,8 @@ const optionsHere: Readonly<Record<string, string>> = {
   "--mmproj": "models read text only",
   "--temp": sampling,
   "--seed": "each request has its own",
+  "--enable-log-requests": "--log-requests",
+  "--models-dir": "--models",
   "--revision": "the model's name takes it, as in Qwen/Qwen3-0.6B@main",
   "--download-dir": "the variable HF_HUB_CACHE names the folder",
   "--ssl-keyfile": proxy,
