@@ -277,7 +277,7 @@ export const serverSettings = Object.freeze({
   kvCacheGib: decimal({
     unit: "GiB",
     default: 0,
-    defaultText: "chosen from free memory",
+    defaultText: "0, chosen from free memory",
     min: 0,
     max: 65536,
     sentence: "Memory for keys, values and recurrent states of all engines together.",
@@ -289,16 +289,16 @@ export const serverSettings = Object.freeze({
     min: 0,
     max: 65536,
     sentence:
-      "Memory of the host, pinned, for KV pages that leave the GPUs; all engines of a model share it. GPUs only.",
+      "Memory of the host in GiB, pinned, for KV pages that leave the GPUs; all engines of a model share it. GPUs only.",
   }),
   kvDisk: setting<KvDiskChoice>({
     unit: "GiB",
     placeholder: "auto|number",
     default: "auto",
     defaultText:
-      "a twentieth of the free space, at most 16; none below 1, on GPUs, or for weights of less than 256 MiB",
+      "a twentieth of the free space, at most 16 GiB; none below 1 GiB, on GPUs, or for weights of less than 256 MiB",
     sentence:
-      "Disk space for KV pages, from which prefixes are read again after eviction and restarts; 0 keeps none. They are below the folder of `--data` if it names one, else in the user's cache folder.",
+      "Disk space in GiB for KV pages, from which prefixes are read again after eviction and restarts; 0 keeps none. They are below the folder of `--data` if it names one, else in the user's cache folder.",
     parse: parseKvDisk,
   }),
   kvDiskKeyFile: optional({
