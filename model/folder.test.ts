@@ -94,7 +94,7 @@ describe("reference models", () => {
 
 describe("folders that are no models", () => {
   test.each<[string, string[], string]>([
-    ["nothing", [], "DIR: has neither model.safetensors nor model.safetensors.index.json"],
+    ["nothing", [], "DIR: has neither model.safetensors, nor its index, nor a GGUF file"],
     ["only weights", ["model.safetensors"], "DIR: has no config.json"],
     ["pickled", ["config.json", "pytorch_model.bin"], "it has pytorch_model.bin (pickled PyTorch weights"],
     [

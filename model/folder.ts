@@ -52,7 +52,7 @@ function opened(path: string, head: HeadChoice): ModelFolder {
   if (!hasWeights) {
     const file = onlyGguf(dir, names, published?.variant ?? null);
     if (file !== null) return openGguf(join(dir, file), head);
-    throw insteadOf(dir, names, "has neither model.safetensors nor model.safetensors.index.json");
+    throw insteadOf(dir, names, "has neither model.safetensors, nor its index, nor a GGUF file");
   }
   if (!names.includes("config.json")) throw insteadOf(dir, names, "has no config.json");
   const described = readModelConfig(dir);

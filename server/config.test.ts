@@ -82,6 +82,7 @@ test("hosts and origins are taken as clients send them", () => {
 const refused: readonly (readonly [string, string])[] = [
   ["--port 70000", '"70000" is not a whole number between 0 and 65535.'],
   ["--port 80a", '"80a" is not a whole number between 0 and 65535.'],
+  ["--kv-disk all", '"all" is not auto, nor a number between 0 and 65536.'],
   ["--threads 0", '"0" is not a whole number between 1 and 1024.'],
   ["--api-key=", '"" holds an empty key.'],
   ["--api-key=schlüssel", "An API key holds a space or a character beyond ASCII"],

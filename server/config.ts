@@ -280,7 +280,7 @@ export const serverSettings = Object.freeze({
   kvCacheGib: decimal({
     unit: "GiB",
     default: 0,
-    defaultText: "chosen from free memory",
+    defaultText: "0, chosen from free memory",
     min: 0,
     max: 65536,
     sentence: "Memory for keys, values and recurrent states of all engines together.",
@@ -292,17 +292,17 @@ export const serverSettings = Object.freeze({
     min: 0,
     max: 65536,
     sentence:
-      "Memory of the host, pinned, for KV pages that leave the GPUs; all engines of a model share it. GPUs only.",
+      "Memory of the host in GiB, pinned, for KV pages that leave the GPUs; all engines of a model share it. GPUs only.",
   }),
   kvDisk: setting<KvDiskChoice>({
     unit: "GiB",
     placeholder: "auto|number",
     default: "auto",
     defaultText:
-      "a twentieth of the free space, at most 16; none below 1, on GPUs, or for weights of less than 256 MiB",
+      "a twentieth of the free space, at most 16 GiB; none below 1 GiB, on GPUs, or for weights of less than 256 MiB",
     sentence:
-      "Disk space for KV pages, from which prefixes are read again after eviction and restarts; 0 keeps none. They are below the folder of `--data` if it names one, else in the user's cache folder.",
-    parse: (value) => (value === "auto" ? value : parseGib(value)),
+      "Disk space in GiB for KV pages, from which prefixes are read again after eviction and restarts; 0 keeps none. They are below the folder of `--data` if it names one, else in the user's cache folder.",
+    parse: parseKvDisk,
   }),
   kvDiskKeyFile: optional({
     placeholder: "file",
@@ -366,7 +366,7 @@ export const serverSettings = Object.freeze({
     defaultText:
       "a folder for each model in $XDG_DATA_HOME/bunting or ~/.local/share/bunting, and none for simulated engines",
     sentence:
-      "Folder for uploaded files, batches and results; unfinished batches resume at the next start. A folder named here also keeps responses, which are else in memory.",
+      "Folder for uploaded files, batches and results; unfinished batches resume at the next start. A folder named here also keeps responses and the use of keys, which are else in memory.",
     parse: (value) => {
       const given = notEmpty(value);
       return given === "auto" || given === "off" ? given : { folder: fromHome(given) };
@@ -513,15 +513,15 @@ export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
 }
 
-/**
- * Normalises a host name to compare it with a browser's or client's: lower case, without a port. Throws
- * ConfigError.
- */
 function parseKey(value: string): string {
   if (isSendable(value)) return value;
   throw new ConfigError(`An API key holds ${UNSENDABLE}.`);
 }
 
+/**
+ * Normalises a host name to compare it with a browser's or client's: lower case, without a port. Throws
+ * ConfigError.
+ */
 function parseHostName(value: string): string {
   const name = value.toLowerCase();
   if (/[/\s]|:\d*$/.test(name))
@@ -587,7 +587,16 @@ export function parseDurationMs(value: string): number {
   );
 }
 
-const parseGib = decimal({ default: 0, min: 0, max: 65536, sentence: "" }).parse;
+const diskGib = decimal({ default: 0, min: 0, max: 65536, sentence: "" });
+
+function parseKvDisk(value: string): KvDiskChoice {
+  if (value === "auto") return value;
+  try {
+    return diskGib.parse(value);
+  } catch {
+    throw new ConfigError(`"${value}" is not auto, nor a number between 0 and 65536.`);
+  }
+}
 
 function parseDevice(value: string): DeviceChoice {
   if (value === "auto" || value === "emu") return { kind: value };

@@ -12,7 +12,7 @@ import { isForPeople } from "./cli/failure.ts";
 import { jobs, jobsOptions } from "./cli/jobs.ts";
 import { models } from "./cli/models.ts";
 import { addOptions, helpLayout, type OptionList, optionValues } from "./cli/options.ts";
-import { withOptionHere } from "./cli/other-servers.ts";
+import { withNameHere } from "./cli/other-servers.ts";
 import { pull, pullHelp, pullOptions } from "./cli/pull.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateOptions } from "./cli/simulate.ts";
@@ -23,7 +23,9 @@ import { ConfigError, type Setting, serverHeadings, serverSettings, type Values 
 import { version } from "./version.ts";
 
 const program = new Command("bunting")
-  .description("Serves language models on this machine, for every client that speaks the OpenAI API.")
+  .description(
+    "Serves language models on this machine, for every client that speaks the OpenAI, Anthropic or Ollama API.",
+  )
   .version(version)
   .configureHelp(helpLayout)
   .showHelpAfterError("(--help lists the commands; a model and its options belong to bunting serve)")
@@ -100,7 +102,7 @@ const batchCommand = program
   .description("Run a file of prompts: JSON lines as OpenAI's batches have them, CSV, or a prompt per line.")
   .argument(
     "<input>",
-    "file ending in .jsonl, .csv or .txt; - is standard input: requests, or a prompt per line",
+    "requests in .jsonl, rows in .csv, or a prompt per line in any other file; - is standard input: requests, or a prompt per line",
   )
   .argument("[model]", `${folder}. Without --url`)
   .addHelpText("after", batchHelp)
@@ -195,7 +197,17 @@ program
     await end(print());
   });
 
-program.helpCommand("help [command]", "Show the options of a command.");
+// Commander's own help command shows the list of commands for a name that it does not know.
+program
+  .helpCommand(false)
+  .command("help")
+  .description("Show the options of a command.")
+  .argument("[command]")
+  .action((name?: string) => {
+    const named = name === undefined ? program : program.commands.find((each) => each.name() === name);
+    if (named === undefined) program.error(`error: unknown command '${name}'`);
+    else named.outputHelp();
+  });
 
 /**
  * Exits with the command's code. Prints an error for people as its message alone, other errors with their
@@ -210,8 +222,9 @@ async function end(command: Promise<number>): Promise<never> {
   }
 }
 
+program.configureOutput({ outputError: (message, write) => write(withNameHere(message)) });
 for (const each of program.commands) {
-  each.configureOutput({ outputError: (message, write) => write(withOptionHere(message)) });
+  each.configureOutput({ outputError: (message, write) => write(withNameHere(message)) });
   each.showHelpAfterError(`(bunting ${each.name()} ${each.usage()}; --help lists the options)`);
 }
 

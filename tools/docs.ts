@@ -11,6 +11,8 @@ import { chatSettings } from "../server/cli/chat-command.ts";
 import { jobsSettings } from "../server/cli/jobs.ts";
 import { pullSettings } from "../server/cli/pull.ts";
 import { simulateSettings } from "../server/cli/simulate.ts";
+import { topSettings } from "../server/cli/top/top.ts";
+import { whySettings } from "../server/cli/why.ts";
 import { defaultText, optionName, type Setting, serverSettings, variableName } from "../server/config.ts";
 import { modelsReference } from "./models-reference.ts";
 import { storedTypesModule } from "./stored-types.ts";
@@ -20,7 +22,8 @@ export function configReference(): string {
   return `# Settings
 
 Made from \`server/config.ts\` and the commands in \`server/cli/\` by \`bun tools/docs.ts\`; do not edit.
-An option on the command line wins over its environment variable, which wins over the default.
+An option on the command line wins over its environment variable, which wins over the file of
+\`--config\`, which wins over the default.
 
 ## bunting serve [model]
 
@@ -76,6 +79,22 @@ ${settingsTable(simulateSettings)}
 
 Takes the settings of \`serve\` and says what this machine would do with them, why it would not start, and how fast the model
 may be ([reference](doctor.md)). \`--json\` prints that as an object. Its exit code is 0 when \`serve\` with the same settings would start.
+
+## bunting top
+
+Shows a running server in the [terminal](observability.md#the-terminal).
+
+${settingsTable(topSettings)}
+
+## bunting why [id]
+
+Shows where the [time of a request](time.md) went, or lists a server's slowest requests.
+
+${settingsTable(whySettings)}
+
+## bunting completion bash|zsh|fish
+
+Prints a script that completes commands, options and file names in that shell; it has no options.
 `;
 }
 

@@ -75,8 +75,8 @@ enum { BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q8_0 = 20, BUNTING_MXFP4 = 
 enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
 /* In latent layers the rotated rows of Q and K are the last R of a head.
  * Flag of the same kind for LATENT_KEYS and LATENT_VALUES. The file has both in one matrix [Hq*(key_size + value_size),
- * latent_rank]: per head the rows whose columns are the head's rows of the keys, then its rows of the values. `offset` is that
- * of the whole matrix. */
+ * latent_rank]. Per head its first rows have the head's rows of the keys as columns, and its others are those of the values.
+ * `offset` is that of the whole matrix. */
 enum { BUNTING_KEYS_WITH_VALUES = 16384 };
 /* Flags of the same kind for tensors of experts.
  * EVERY_SECOND: the file alternates rows of this tensor and of another one, starting at `offset`; biases alternate elements.
@@ -85,8 +85,8 @@ enum { BUNTING_KEYS_WITH_VALUES = 16384 };
  * HALF_ROWS, with TRANSPOSED only: each row of the file has as many elements of another tensor, before or after this one's. */
 enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048, BUNTING_HALF_ROWS = 8192 };
 /* Flag of the same kind for Q, K, V and their biases. The file groups rows by key-value head: rows of its query heads, then
- * its key, then its value. It excludes PAIRED_ROWS. For STATE_Q, _K, _V and _Z, and for STATE_B and _A, the file groups rows by
- * key head of the state: its q, its k, v of its value heads, then their z; and their b, then their a. */
+ * its key, then its value. It excludes PAIRED_ROWS. The file groups rows of STATE_Q, _K, _V and _Z by key head of the
+ * state: its q, its k, v of its value heads, then their z. It groups those of STATE_B and _A likewise: b, then a. */
 enum { BUNTING_GROUPED_HEADS = 4096 };
 /* Flags of the same kind. GATED_HEADS, for Q and Q_GATE: the file has both in one matrix, per query head its rows of Q, then those
  * of its gate. NEGATED_EXP, for STATE_A_LOG: the file has -exp(A_log). */
@@ -113,7 +113,7 @@ enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2, BUNTING_KV
 
 /* Transformer: x = embed * embedding_scale, then the layers, then logits = logit_scale * lm_head(norm(x)). With a
  * logit cap, logits = cap * tanh(logits / cap). An encoder adds learned positions and token types to the embedding, and may have
- * a norm of the sum; its tokens see those behind them too.
+ * a norm of the sum. Its tokens see those behind them too.
  *
  * A layer adds the outputs of its mixer and of its MLP to x, each multiplied by residual_scale. Both may have a pre-norm (of x)
  * and a post-norm (of their output). A layer may lack one of the two, with its norms. An engine rejects a part that it does not
@@ -197,8 +197,9 @@ typedef struct bunting_layer_shape {
   float gate_cutoff;
 } bunting_layer_shape;
 
-/* Rotary position embedding. At position p the engine rotates the pair x[i], x[i + R/2] of a head's first R elements by
- * p * frequencies[i] and multiplies it by `magnitude`. These numbers alone express context extension (linear, llama3, yarn). */
+/* Rotary position embedding. Of a head's first R elements the pairs are x[i], x[i + R/2]. At position p the engine
+ * rotates pair i by p * frequencies[i] and multiplies it by `magnitude`. These numbers alone express context extension
+ * (linear, llama3, yarn). */
 typedef struct bunting_rope {
   int32_t dimensions;         /* R: even, 2 to D */
   float magnitude;
@@ -245,8 +246,8 @@ enum {
 /* Draft head (multi-token prediction, MTP, arXiv:2412.19437 section 2.2), on CPUs. The last layer of `layer` is then the
  * head's. It has keys and values of its own and is no part of the model's forward pass. With h the last layer's output for a
  * token at position p, and t the token after it, the head computes
- *   x = HEAD_PROJECTION [norm(embed(t)) | norm(h)], with HEAD_EMBED_NORM and HEAD_HIDDEN_NORM;   y = layer(x), at position p;
- * and drafts the token behind t with the largest logit of lm_head(norm(y)), with HEAD_NORM. For each further draft y replaces h, and
+ *   x = HEAD_PROJECTION [norm(embed(t)) | norm(h)], with HEAD_EMBED_NORM and HEAD_HIDDEN_NORM;   y = layer(x), at position p.
+ * It drafts the token behind t with the largest logit of lm_head(norm(y)), with HEAD_NORM. For each further draft y replaces h, and
  * the draft replaces t, one position on. NORMED: h and y are outputs of the norm before the vocabulary projection. HIDDEN_FIRST: the
  * input of HEAD_PROJECTION has h before embed(t). */
 enum { BUNTING_HEAD_PRESENT = 1, BUNTING_HEAD_NORMED = 2, BUNTING_HEAD_HIDDEN_FIRST = 4 };
@@ -287,8 +288,8 @@ typedef struct bunting_model_shape {
   int32_t position_offset;     /* row of position 0; positions >= context_max + position_offset */
   int32_t token_types;         /* rows of token types; 0: none */
   int32_t router_options;      /* BUNTING_ROUTER_BIASED, .. */
-  /* The experts are in this many groups of equal size, 1 to 64. The router chooses among the experts of the groups used: those
-   * with the largest sums of the two best scores (with bias) in a group. 1 and 1: all. */
+  /* The experts are in this many groups of equal size, 1 to 64. The router chooses among the experts of the groups used. Those
+   * have the largest sums of their two best scores (with bias). 1 and 1: all. */
   int32_t router_groups, router_groups_used;
   float router_scale;          /* 1 in most models */
   /* A, residual streams of a token, up to 8 and up to layers + 1; 0 and 1: one. More (AltUp, arXiv:2301.13310) need layer_inputs
@@ -409,8 +410,8 @@ enum {
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 128 };
 
-/* Computes the bytes of the packed weights, of one KV page, and of one slot for the states of all recurrent layers (0: there are
- * none). Allocates nothing. */
+/* Computes the bytes of the packed weights, of one KV page, and of one slot for the states of all recurrent layers. These are 0
+ * if there are none. Allocates nothing. */
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens, uint64_t* weight_bytes,
                                   uint64_t* page_bytes, uint64_t* state_bytes);
 
@@ -428,8 +429,8 @@ bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t 
 /* Multiplies the numbers of a tensor, which must be stored as plain ones, when bunting_model_load reads it afterwards. */
 bunting_status bunting_model_factor(bunting_model* model, int32_t tensor, int32_t layer, float factor);
 
-/* Storage of a quantised matrix [rows, cols] in safetensors files (GPTQ, AWQ and others), where integers q, zeros z and
- * scales s are separate tensors: an element is (q - z) * s. */
+/* Storage of a quantised matrix [rows, cols] in safetensors files (GPTQ, AWQ and others). Integers q, zeros z and scales s are
+ * separate tensors: an element is (q - z) * s. */
 typedef struct bunting_quantised {
   int32_t layout;     /* BUNTING_LAYOUT_*: order of integers and scales (model/quantised_matrix.cpp) */
   int32_t number;     /* BUNTING_NUMBER_*: encoding of q */
@@ -454,11 +455,12 @@ enum {
 
 /* Loads such a matrix, like bunting_model_load, by converting it to blocks of `dtype`. BUNTING_Q4_0, BUNTING_Q4_1,
  * BUNTING_MXFP4 and BUNTING_NVFP4 keep its integers and round only scales; BUNTING_Q8_0 may round the numbers too. `paths` has
- * BUNTING_PARTS strings, each ended by a NUL, and `offsets` as many byte offsets. They locate the integers, scales (empty path
- * with BUNTING_LAYOUT_NVFP4, whose blocks have them), zeros (empty path: all are 2^(bits - 1)), the i32 group of each column
- * (empty path: in order), an f32 factor of all elements (empty path: 1), the 16 levels of BUNTING_NUMBER_LEVELS, and for nested
- * scales their f32 scales, their 256 levels and the `state_bytes` of JSON text with their "nested_offset". With
- * BUNTING_EVERY_SECOND rows of integers and rows of scales alternate with those of another tensor. */
+ * BUNTING_PARTS strings, each ended by a NUL, and `offsets` as many byte offsets. They locate, in this order:
+ *   integers;   scales (empty path with BUNTING_LAYOUT_NVFP4, whose blocks have them);
+ *   zeros (empty path: all are 2^(bits - 1));   the i32 group of each column (empty path: in order);
+ *   an f32 factor of all elements (empty path: 1);   the 16 levels of BUNTING_NUMBER_LEVELS;
+ *   for nested scales their f32 scales, their 256 levels, and `state_bytes` of JSON text with their "nested_offset".
+ * With BUNTING_EVERY_SECOND rows of integers and rows of scales alternate with those of another tensor. */
 #define BUNTING_PARTS 9
 bunting_status bunting_model_load_quantised(bunting_model* model, int32_t tensor, int32_t layer, char const* paths,
                                             uint64_t const* offsets, bunting_quantised const* how, int32_t dtype,
@@ -518,8 +520,8 @@ typedef struct bunting_engine_limits {
   int32_t drafts_max;
 } bunting_engine_limits;
 
-/* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and the host's
- * memory that a GPU engine takes, most of it only while it opens. Allocates nothing. A CPU engine has no copy, and its
+/* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and a GPU
+ * engine's memory of the host. It takes most of that only while it opens. Allocates nothing. A CPU engine has no copy, and its
  * host_bytes are 0. A GPU engine uses GPU memory for the first two. */
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
                                    uint64_t* workspace_bytes, uint64_t* copy_bytes, uint64_t* host_bytes);
@@ -532,19 +534,19 @@ bunting_status bunting_draft_plan(bunting_model_shape const* shape, bunting_engi
  *
  * `draft`, on CPUs, is a draft model (speculative decoding) with the vocabulary of `model`, the target; NULL: none. The target then has
  * no draft head. The draft model is sealed and outlives the engine. It is no encoder, and has no recurrent layers. Its keys and values
- * are in the same pages: a page then has the bytes of the target's page and, behind them, those of the draft model's page.
+ * are in the same pages: the bytes of the draft model's page follow those of the target's.
  *
- * A GPU engine reads the weights here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null,
+ * A GPU engine reads the weights here, piece by piece from the model's files to the GPU. It calls `progress`, which may be null,
  * after each piece. A number that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
 bunting_status bunting_engine_open(bunting_model const* model, bunting_model const* draft, bunting_engine_limits const* limits,
                                    bunting_progress progress, bunting_engine** out);
 bunting_status bunting_engine_close(bunting_engine* engine);
 
-/* Copy whole KV pages, in all layers, to the caller's memory and back: `count` page ids, and as many times the page_bytes of
- * bunting_model_plan, with those of a draft model, page after page; or `size` bytes of a state slot (state_bytes) from `offset` on.
+/* Copy whole KV pages, in all layers, to the caller's memory and back. For each of `count` page ids there are the page_bytes of
+ * bunting_model_plan, with those of a draft model. The calls for states copy `size` bytes of a slot's state_bytes from `offset` on.
  * The bytes are opaque: they mean the same only to an engine of the same models, formats, kind of engine and instruction set. Each
  * returns when the copies are done. BUNTING_INVALID: an id, `offset` or `size` is wrong, or the model is an encoder; nothing is copied. BUNTING_LOST on GPUs.
- * One thread at a time may read and one, maybe another, may write, also while a step is in flight and a further thread is in
+ * One thread at a time may read and one, maybe another, may write. A step may be in flight and a further thread in
  * bunting_step_wait. That step must not write a page or slot that is read, nor use one that is written. */
 bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void* bytes,
                                          uint64_t size);

@@ -79,7 +79,7 @@ export class BareArguments {
     const unknown = words.find((word) => !arrayWords.includes(word));
     if (unknown !== undefined) {
       throw new ConstraintError(
-        `${unknown} cannot be kept to in the form in which this model writes arguments`,
+        `${unknown} cannot be enforced in the form in which this model writes arguments`,
         `#/${unknown}`,
       );
     }

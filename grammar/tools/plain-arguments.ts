@@ -35,7 +35,7 @@ export function objectOf(schema: unknown, ignored: string[]): ObjectSchema {
   const refused = demanding.find((word) => Object.hasOwn(schema, word));
   if (refused !== undefined) {
     throw new ConstraintError(
-      `${refused} cannot be kept to in the form in which this model writes arguments`,
+      `${refused} cannot be enforced in the form in which this model writes arguments`,
       `#/${refused}`,
     );
   }

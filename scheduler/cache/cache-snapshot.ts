@@ -37,8 +37,8 @@ export interface PricedEviction extends Eviction {
 }
 
 /**
- * Node of a snapshot: an id that it keeps for its life, the index of its parent in the list or -1, and its tokens
- * [start, end). Then come its pages, pages at or below it, sequences that began from it, locks, waiters, and age. Age
+ * Node of a snapshot: an id for its life, the index of its parent in the list or -1, and its tokens [start, end).
+ * Then come its pages, pages at or below it, sequences that began from it, locks, waiters, and age. Age
  * is the position in the eviction order: 0 is evicted next, 1 last, -1 not at all while it is locked. The snapshot of an
  * owner has -1 throughout, since one order holds the nodes of all keys.
  */

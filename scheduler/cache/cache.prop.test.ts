@@ -40,8 +40,8 @@ interface Held {
 }
 
 /**
- * A cache under test with a model beside it: the context of each written page slot and state slot, and the
- * set of inserted prefixes. A context is text: "0110" is the slot of token 0 after 0, 1, 1.
+ * A cache under test with a model beside it: contexts of written page slots and state slots, and the set of
+ * inserted prefixes. A context is text: "0110" is the slot of token 0 after 0, 1, 1.
  */
 class Bench {
   readonly pool: PagePool;

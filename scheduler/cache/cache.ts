@@ -65,7 +65,7 @@ export interface CacheObserver extends Partial<CheckpointObserver> {
 /**
  * The prefix cache: one radix tree per key (Sharing) over the pages of computed tokens (RadixAttention,
  * arXiv:2312.07104 §3). Locks pin nodes; `evict` frees the least recently used ones. A prompt that begins with a
- * public text is in the tree of its public key, and branches off by its own key where the public text ends.
+ * public text is in the tree of its public key. It branches off by its own key where the public text ends.
  *
  * The holder of a page, along the token axis of a running sequence:
  *
@@ -302,8 +302,8 @@ export class Cache {
   }
 
   /**
-   * Frees at least `pages` pages if that many can be evicted: leaves without waiters first, of those the least
-   * recently used, their tail pages first. Returns how many it freed. `by`: cache key of the sequence that
+   * Frees at least `pages` pages if that many can be evicted: leaves without waiters first, the least recently
+   * used of those first, their tail pages first. Returns how many it freed. `by`: cache key of the sequence that
    * needs them.
    */
   evict(pages: number, by = ""): number {

@@ -63,8 +63,8 @@ const DISTANCES_MIN = 8;
 const COUNTED_MAX = 64;
 
 /**
- * GreedyDual (Cao and Irani, USENIX 1997): a checkpoint's worth is the clock at its last use plus the
- * milliseconds that it is likely to save. The clock rises to the worth of each victim. All states have one
+ * GreedyDual (Cao and Irani, USENIX 1997): a checkpoint's worth is the clock at its last use plus the likely
+ * saving in milliseconds. The clock rises to the worth of each victim. All states have one
  * size. The likelihood is learnt per kind: the share of checkpoints that were read, and read again.
  *
  * A prompt leaves checkpoints at the end of its match (Marconi, arXiv:2411.19379 §4.1), of public text, and of

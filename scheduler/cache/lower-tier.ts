@@ -48,7 +48,7 @@ export interface LowerTier {
   loadPageMs(prompt: PagesOf, first: number, end: number): number;
   /**
    * Copies pages [first, first + pages.length) of the prompt from the device at once, and stores them in the
-   * background; those that it has already are not stored again. Returns how many leading pages it has then:
+   * background. It stores none twice. Returns how many leading pages it has then:
    * fewer if too many wait to be written.
    */
   store(prompt: PagesOf, first: number, pages: readonly PageId[]): number;
@@ -59,7 +59,7 @@ export interface LowerTier {
   storeState(prompt: PagesOf, end: number, slot: StateSlot, first: number, count: number): number;
   /**
    * Loads pages of the prompt from page `first` on into `pages` of the device, and the state after the last of
-   * them into `slot`; null: it loads no state. No step reads or writes these before `done`. Calls `done` once,
+   * them into `slot` (null: none). No step reads or writes these before `done`. Calls `done` once,
    * later.
    */
   load(

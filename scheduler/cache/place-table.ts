@@ -21,7 +21,7 @@ interface Entry {
 
 /**
  * Places in the host's memory by the keys of their contents. It evicts the last page of the least recently used
- * prompt, so that a prompt loses later pages before earlier ones (leaf-first LRU, as in the radix tree).
+ * prompt. So a prompt loses later pages before earlier ones (leaf-first LRU, as in the radix tree).
  */
 export class PlaceTable {
   readonly #entries = new Map<PageKey, Entry>();

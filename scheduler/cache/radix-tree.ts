@@ -99,7 +99,7 @@ export class RadixNode {
 
 /**
  * Reason for a checkpoint. It is at the end of a sequence, of a match, of public text or of a prompt, or at a
- * distance from a prompt's end; or it was loaded from the lower tier.
+ * distance from a prompt's end. Others were loaded from the lower tier.
  */
 export type CheckpointKind = "end" | "branch" | "public" | "prompt" | "distant" | "loaded";
 
@@ -305,8 +305,8 @@ export class LruList {
 
 /**
  * A waiting prompt, and how much of it is cached. From `track` to `untrack` the cache keeps its position in
- * the tree up to date: no lookup is needed, however often the cache changes, and a node knows how many
- * prompts are going to read it.
+ * the tree up to date: no lookup is needed, however often the cache changes. So a node knows how many prompts
+ * are going to read it.
  */
 export class PrefixWaiter {
   readonly sharing: Sharing;

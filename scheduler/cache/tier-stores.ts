@@ -37,8 +37,8 @@ interface Stored {
 }
 
 /**
- * Stores pages of the prefix cache on the lower tier. A page is worth storing if the milliseconds that a load would
- * save, times the probability that the page is read again, exceed the price of its bytes. A load saves the
+ * Stores pages of the prefix cache on the lower tier. A page is worth storing if its load would save more
+ * milliseconds, times the probability that it is read again, than the price of its bytes. A load saves the
  * prefill for its reader and for the sequences that wait meanwhile, as many as waited recently. The probability is
  * learnt from pages of its kind (read-shares.ts), and is 1 while a prompt waits for the page.
  *
@@ -262,7 +262,7 @@ export class TierStores implements CacheObserver {
   }
 
   /**
-   * True if a checkpoint's state is worth storing, with the pages before it: a reader saves the prefill from the
+   * True if a checkpoint's state is worth storing, with the pages before it. A reader saves the prefill from the
    * nearest stored state above it.
    */
   #isStateWorth({ node, depth, kind, reads, stored }: Checkpoint): boolean {

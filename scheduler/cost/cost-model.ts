@@ -80,7 +80,7 @@ export function decodeStepMs(model: CostModel, decodes: number, context: number)
 type SizedChunk = Pick<Chunk, "start" | "drafted"> & { readonly tokens: Pick<Chunk["tokens"], "length"> };
 
 /**
- * Returns the shape of a step. A chunk of one token after others counts as a decode; the last single token of
+ * Returns the shape of a step. A chunk of one token after others counts as a decode. The last single token of
  * a prompt may be one, at the same cost. Each draft token counts as a decode too, since a row follows it, but adds
  * no context: its chunk reads those keys anyway.
  */

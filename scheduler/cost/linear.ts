@@ -1,8 +1,8 @@
 import { PARTS, type PartedCostModel, type StepShape, sumOf } from "./cost-model.ts";
 
 /**
- * Costs of sequences in milliseconds, besides those of their tokens: per sequence (one token is drawn for
- * it), per query-key pair of a prompt, and per token of decode contexts.
+ * Costs of sequences in milliseconds, besides those of their tokens: per sequence, for which a token is drawn,
+ * per query-key pair of a prompt, and per token of decode contexts.
  */
 export interface SequenceCost {
   readonly sequenceMs: number;

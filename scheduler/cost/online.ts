@@ -50,7 +50,7 @@ const SWEEPS = 4;
 /**
  * Clamp on the error of one observation in the regression. Larger errors are chance, or repeat and are learnt
  * anyway. On shared cores, preemption by other processes delays many short steps several times over, and long steps
- * hardly: unclamped, all time would go to the fixed cost, and tokens would seem nearly free.
+ * hardly. Unclamped, all time would go to the fixed cost, and tokens would seem nearly free.
  */
 const SURPRISE = 1.25;
 /**

@@ -185,5 +185,5 @@ function refusalOf(error: Error, param: string): AnswerFailure {
   if (!(error instanceof ConstraintError)) return { kind: "engineFailed", message: error.message };
   const { message, pointer } = error;
   const place = pointer === "" || pointer === "#" ? param : `${param}${pointer}`;
-  return { kind: "badConstraint", message: `${param} cannot be kept to: ${message}`, param: place };
+  return { kind: "badConstraint", message: `${param} cannot be enforced: ${message}`, param: place };
 }

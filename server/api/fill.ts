@@ -30,7 +30,7 @@ export function fillOf(suffix: string | undefined, param: string, served: Served
 export function fillFormFor({ fill }: ServedModel, param: string): FillForm {
   if (fill !== undefined && fill !== null) return fill;
   throw badRequest(
-    `${param}: this model's vocabulary has no tokens for filling in the middle, so it can only go on with a prompt`,
+    `${param}: this model's vocabulary has no tokens for filling in the middle, so it can only continue a prompt`,
     param,
   );
 }

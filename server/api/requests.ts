@@ -12,7 +12,8 @@ const ORDERS: readonly RequestOrder[] = ["created", "duration", "first_token"];
 export function listRequests({ request, tenant, isAdmin }: Call, records: RequestRecords) {
   const search = new URL(request.url).searchParams;
   const order = search.get("sort") ?? "created";
-  if (!isOrder(order)) throw badRequest(`sort must be ${ORDERS.join(", ")}, but is ${quote(order)}`, "sort");
+  if (!isOrder(order))
+    throw badRequest(`sort must be one of ${ORDERS.join(", ")}, but is ${quote(order)}`, "sort");
   const slowMs = numberOf(search, "slow", 0, Number.POSITIVE_INFINITY) ?? 0;
   const limit = numberOf(search, "limit", 1, LIMIT_MAX) ?? LIMIT_DEFAULT;
   const found = records.list({ tenant, isAdmin }, { slowMs, order, limit: Math.floor(limit) });

@@ -217,7 +217,7 @@ function effortOf(fields: Fields, name: string): Effort | null {
   const given = fields.raw(name, { enum: [...efforts, ""] });
   if (given === undefined || given === "") return null;
   const effort = efforts.find((known) => known === given);
-  if (effort === undefined) throw refusal(fields.pathOf(name), efforts.join(", "), given);
+  if (effort === undefined) throw refusal(fields.pathOf(name), `one of ${efforts.join(", ")}`, given);
   return effort;
 }
 

@@ -8,7 +8,11 @@ import type { OptionList } from "./options.ts";
 import { table } from "./table.ts";
 
 export const cacheSettings = Object.freeze({
-  data: serverSettings.data,
+  data: {
+    ...serverSettings.data,
+    defaultText: "the user's cache folder",
+    sentence: "Folder of a server that was started with `--data <folder>`: its pages are listed or removed.",
+  },
   size: flag({ sentence: "Print the bytes of all models alone." }),
 });
 
@@ -31,7 +35,11 @@ export async function cache(
       "bunting cache lists the KV pages on disk; bunting cache clear [model] removes them.",
     );
   if (size) console.log(bytesOf(stored));
-  else console.log(stored.length === 0 ? "There are no KV pages on disk." : listText(stored));
+  else if (stored.length > 0) console.log(listText(stored));
+  else
+    console.log(
+      `There are no KV pages in ${root ?? "the user's cache folder"}; --data <folder> names that of a server.`,
+    );
   return 0;
 }
 

@@ -247,10 +247,13 @@ class Conversation {
   }
 }
 
+/** Shortest time whose speed is shown: in a shorter one tokens arrive together, which says nothing of it. */
+const SPEED_MS_MIN = 100;
+
 function figures(usage: Usage, startedMs: number, firstMs: number, endMs: number): string {
   const { completionTokens, promptTokens, cachedTokens } = usage;
   const perSecond =
-    completionTokens > 1 && endMs > firstMs ? ((completionTokens - 1) * 1000) / (endMs - firstMs) : null;
+    endMs - firstMs >= SPEED_MS_MIN ? ((completionTokens - 1) * 1000) / (endMs - firstMs) : null;
   const parts = [
     `${completionTokens} tokens`,
     perSecond === null ? null : `${perSecond.toFixed(1)} tokens/s`,

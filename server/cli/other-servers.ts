@@ -1,4 +1,4 @@
-/** Options of vLLM, SGLang and llama.cpp's server, with their equivalents here. */
+/** Commands and options of Ollama, vLLM, SGLang and llama.cpp's server, with their equivalents here. */
 
 const model = "the model is an argument, without an option";
 const always = "that is always on";
@@ -6,7 +6,12 @@ const template = "that is told from the model's own chat template";
 const devices = "--device names GPUs or engines, one on each: cuda:0,1 or cpu:2";
 const scaling = "--rope-scaling takes JSON with rope_type, factor and original_max_position_embeddings";
 
-const sameHere: Readonly<Record<string, string>> = {
+const embeds = "the routes are always there, and answer if the model can";
+const adapters = "adapters are not served; merge them into the weights first";
+const sampling = "each request has its own; a model's table in the file of --config has `sampling`";
+const proxy = "a proxy in front of the server has the certificate";
+
+const optionsHere: Readonly<Record<string, string>> = {
   "-m": model,
   "--model-path": model,
   "-hf": model,
@@ -54,14 +59,53 @@ const sameHere: Readonly<Record<string, string>> = {
   "--tool-call-parser": template,
   "--reasoning-parser": template,
   "--reasoning-format": template,
+  "-fa": always,
+  "--flash-attn": always,
+  "--slots": always,
+  "--embedding": embeds,
+  "--embeddings": embeds,
+  "--reranking": embeds,
+  "-md": "--draft-model",
+  "--model-draft": "--draft-model",
+  "--speculative-config": "--draft-model",
+  "--speculative-draft-model-path": "--draft-model",
+  "--lora": adapters,
+  "--enable-lora": adapters,
+  "--lora-modules": adapters,
+  "--mmproj": "models read text only",
+  "--temp": sampling,
+  "--seed": "each request has its own",
+  "--enable-log-requests": "--log-requests",
+  "--models-dir": "--models",
+  "--revision": "the model's name takes it, as in Qwen/Qwen3-0.6B@main",
+  "--download-dir": "the variable HF_HUB_CACHE names the folder",
+  "--ssl-keyfile": proxy,
+  "--ssl-certfile": proxy,
+  "--ssl-key-file": proxy,
+  "--ssl-cert-file": proxy,
   "--trust-remote-code": "code that comes with a model is never run",
 };
 
-/** Commander's error message; for another server's option, the message with the equivalent here. */
-export function withOptionHere(message: string): string {
-  const option = /^error: unknown option '([^'=]+)/.exec(message)?.[1] ?? "";
-  const here = Object.hasOwn(sameHere, option) ? sameHere[option]! : null;
-  if (here === null) return message;
-  const isOption = here.startsWith("--") && !here.includes(" ");
-  return `error: unknown option '${option}': ${isOption ? `here it is ${here}` : here}\n`;
+const commandsHere: Readonly<Record<string, string>> = {
+  run: "chat",
+  complete: "chat",
+  list: "models",
+  ls: "models",
+  rm: "models rm",
+  ps: "top",
+  show: "doctor",
+  "collect-env": "doctor",
+  "run-batch": "batch",
+  version: "--version",
+};
+
+/** Commander's error message; for another server's command or option, the message with the equivalent here. */
+export function withNameHere(message: string): string {
+  const [, kind, name = ""] = /^error: unknown (command|option) '([^'=]+)/.exec(message) ?? [];
+  const known = kind === "command" ? commandsHere : optionsHere;
+  if (!Object.hasOwn(known, name)) return message;
+  const here = known[name]!;
+  const isName = here.startsWith("--") && !here.includes(" ");
+  const shown = kind === "command" ? `here it is bunting ${here}` : isName ? `here it is ${here}` : here;
+  return `error: unknown ${kind} '${name}': ${shown}\n`;
 }

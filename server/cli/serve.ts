@@ -24,10 +24,14 @@ export async function serve(named: Config, model: string | null): Promise<number
   const dir = await modelPath(model, config);
   const startedMs = performance.now();
   const progress = progressLine();
+  let isDemo = dir === null;
   const server = await startServer(namedAsWritten(config, model), dir, {
     onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
     modelPath,
-    onModels: (models, memoryBytes) => console.log(`${describeModels(models, memoryBytes)}\n`),
+    onModels: (models, memoryBytes) => {
+      isDemo = false;
+      console.log(`${describeModels(models, memoryBytes)}\n`);
+    },
     onProgress: showLoading(progress),
     onLost: (engine, reason, isComing) => {
       const then = isComing ? "It is started again." : "It is not started again: it was lost too often.";
@@ -37,14 +41,14 @@ export async function serve(named: Config, model: string | null): Promise<number
   });
   progress.clear();
   for (const note of server.notes) console.log(`${sentence(note)}\n`);
-  console.log(readyText(server, (performance.now() - startedMs) / 1000, needsKey(config)));
-  if (dir === null) console.log(`${aboutDemo}\n`);
+  const ready = readyText(server, (performance.now() - startedMs) / 1000, needsKey(config));
+  console.log(isDemo ? `${ready}\n${aboutDemo}\n` : ready);
   return await untilSignal(server, config.shutdownTimeoutS);
 }
 
 /** Note below the ready text when no model was named. */
 const aboutDemo =
-  "The demo model is tiny and only shows that everything works. Your own model is an argument: a GGUF file or a Hugging Face folder.";
+  "The demo model is tiny and only shows that everything works. Your own model is an argument: a published name such as Qwen/Qwen3-0.6B, a GGUF file or a Hugging Face folder.";
 
 function sentence(text: string): string {
   return `${text[0]!.toUpperCase()}${text.slice(1)}.`;

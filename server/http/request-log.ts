@@ -47,7 +47,7 @@ export class RequestLog {
     const end = last.kind === "failed" ? last.failure.kind : "answered";
     this.#line(
       requestId,
-      `${end}: ${promptTokens} prompt tokens (${cachedTokens} cached${ends.join("")}), ${completionTokens} drawn, first after ${firstMs.toFixed(0)} ms${perSecond}`,
+      `${end}: ${promptTokens} prompt tokens (${cachedTokens} cached${ends.join("")}), ${completionTokens} generated, first after ${firstMs.toFixed(0)} ms${perSecond}`,
     );
   }
 

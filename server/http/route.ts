@@ -67,7 +67,11 @@ export function pattern(route: Route): string {
 export function noRoute(routes: readonly Route[], method: string, path: string): ApiError {
   const taken = routes.filter((route) => findRoute([route], path) !== undefined).map((route) => route.method);
   if (taken.length === 0 || taken.some((one) => one === method)) {
-    return new ApiError(404, "not_found_error", `there is no route ${quote(path)}`);
+    return new ApiError(
+      404,
+      "not_found_error",
+      `there is no route ${quote(path)}; GET /openapi.json lists the routes`,
+    );
   }
   const methods = [...new Set(taken)];
   const message = `${path} takes ${methods.join(" and ")}, but ${method} was sent`;

@@ -23,7 +23,7 @@ export function readModelName(name: string): PublishedModel | null {
 
 /** Error sentence for a name that `readModelName` does not know. */
 export function unknownName(name: string): string {
-  return `"${name}" names no model: wanted is a repository such as Qwen/Qwen3-0.6B, with :Q4_K_M for one of its GGUF files, or one of Ollama's names that is known, such as qwen3:0.6b.`;
+  return `"${name}" names no model: write a repository such as Qwen/Qwen3-0.6B, with :Q4_K_M for one of its GGUF files, or a known name of Ollama's, such as qwen3:0.6b.`;
 }
 
 /**

@@ -55,7 +55,9 @@ test("a second server with the same model serves without jobs, and one with anot
   const first = openJobs(own, "demo");
   const second = openJobs(own, "demo");
   expect(second.store).toBeNull();
-  expect(second.note).toMatch(/^there are no jobs here: .* is used by another server; --data <folder>/);
+  expect(second.note).toMatch(
+    /^this server keeps no files and runs no batches: .* is used by another server; --data <folder>/,
+  );
   const other = openJobs(own, "other");
   close(first);
   const third = openJobs(own, "demo");
@@ -69,7 +71,9 @@ test("without a place to keep them there are no jobs, but a folder that was name
   process.env.XDG_DATA_HOME = file;
   expect(openJobs(own, "demo")).toEqual({
     store: null,
-    note: expect.stringMatching(/^there are no jobs here: The folder .* cannot be used for jobs: /),
+    note: expect.stringMatching(
+      /^this server keeps no files and runs no batches: The folder .* cannot be used for jobs: /,
+    ),
   });
   expect(() => openJobs({ ...own, data: { folder: join(file, "data") } }, "demo")).toThrow(
     "cannot be used for jobs",

@@ -31,7 +31,7 @@ export function openJobs(config: Pick<Config, "data" | "device">, model: string)
     const reason = error.message.replace(/\.$/, "");
     return {
       store: null,
-      note: `there are no jobs here: ${reason}; --data <folder> gives this server another`,
+      note: `this server keeps no files and runs no batches: ${reason}; --data <folder> gives it another folder`,
     };
   }
 }

@@ -122,5 +122,5 @@ test("engines stop in the middle of a step, the one that owns the model last", a
 
 test("a folder that is no model rejects the start with its sentence", async () => {
   const folder = join(reference.dir, "..");
-  await expect(start(2, { device: { ...cpu, folder } })).rejects.toThrow("neither model.safetensors nor");
+  await expect(start(2, { device: { ...cpu, folder } })).rejects.toThrow("neither model.safetensors, nor");
 });

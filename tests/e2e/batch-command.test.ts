@@ -120,7 +120,7 @@ test("a server keeps jobs in its model's own folder, which a second one does wit
   const second = Program.bunting(serve, { environment });
   const secondUrl = await second.url();
   expect(second.output).toMatch(
-    /^There are no jobs here: .* is used by another server; --data <folder> .*\.$/m,
+    /^This server keeps no files and runs no batches: .* is used by another server; --data <folder> .*\.$/m,
   );
 
   const [output, none] = [join(folder, "out.jsonl"), join(folder, "none.jsonl")];

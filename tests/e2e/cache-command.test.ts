@@ -18,8 +18,9 @@ async function run(...args: string[]): Promise<readonly [code: number, output: s
 
 test("the pages of a model are listed, kept while it is served, and cleared", async () => {
   const data = join(scratch, "data");
+  const none = `There are no KV pages in ${join(data, "kv")}; --data <folder> names that of a server.`;
   const cache = (...args: string[]) => run("cache", ...args, "--data", data);
-  expect(await cache()).toEqual([0, "There are no KV pages on disk.", ""]);
+  expect(await cache()).toEqual([0, none, ""]);
   const program = Program.bunting([...serve, "--kv-disk", "0.5", "--data", data]);
   await program.url();
   expect(program.output).toContain(`KV pages are kept in ${join(data, "kv")}, 0.5 GiB at most.`);
@@ -38,7 +39,7 @@ test("the pages of a model are listed, kept while it is served, and cleared", as
     "There are no KV pages of other on disk; `bunting cache` lists the models.",
   );
   expect((await cache("clear"))[0]).toBe(0);
-  expect(await cache()).toEqual([0, "There are no KV pages on disk.", ""]);
+  expect(await cache()).toEqual([0, none, ""]);
   expect((await cache("rm"))[2]).toBe(
     "bunting cache lists the KV pages on disk; bunting cache clear [model] removes them.",
   );

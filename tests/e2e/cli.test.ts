@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Program, TerminalProgram } from "./program.ts";
+import { demoFolder } from "./server.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-cli-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -44,6 +45,21 @@ describe("what cannot work is refused in one sentence", () => {
     );
   });
 
+  test("a name that is no command, with what there is instead", async () => {
+    for (const [given, refusal] of [
+      [["help", "nonsense"], "'nonsense'"],
+      [["run", "qwen3:0.6b"], "'run': here it is bunting chat"],
+      [["list"], "'list': here it is bunting models"],
+    ] as const) {
+      const program = Program.bunting([...given]);
+      expect([await program.exitCode(), program.output]).toEqual([1, ""]);
+      expect(program.errors).toStartWith(`error: unknown command ${refusal}\n(--help lists the commands;`);
+    }
+    const help = Program.bunting(["help", "pull"]);
+    expect([await help.exitCode(), help.errors]).toEqual([0, ""]);
+    expect(help.output).toStartWith("Usage: bunting pull [options] <model>\n");
+  });
+
   test.each([
     ["--temperature", "a number between 0 and 2"],
     ["--seed", "a whole number between 0 and 2147483647"],
@@ -57,6 +73,7 @@ describe("what cannot work is refused in one sentence", () => {
     ["--prot", "\n(Did you mean --port?)"],
     ["--max-num-seqs", ": here it is --sequences-max"],
     ["--model-path", ": the model is an argument, without an option"],
+    ["--lora", ": adapters are not served; merge them into the weights first"],
     ["--constructor", ""],
   ])("the option %s, with what there is instead", async (option, instead) => {
     const program = Program.bunting(["serve", option, empty]);
@@ -116,6 +133,18 @@ test("--help fits 80 columns where no terminal is, in groups", async () => {
     );
   }
 }, 30_000);
+
+test("a server speaks of the demo model if it serves no other", async () => {
+  const outputOf = async (...models: string[]): Promise<string> => {
+    const program = Program.bunting(["serve", "--port", "0", "--data", "off", "--device", "cpu", ...models]);
+    await program.url();
+    program.signal("SIGTERM");
+    await program.exitCode();
+    return program.output;
+  };
+  expect(await outputOf()).toContain("The demo model is tiny");
+  expect(await outputOf("--model", `own=${demoFolder}`)).not.toContain("The demo model");
+});
 
 describe("a server that is told to stop", () => {
   test("finishes its streams, takes nothing new, and exits with 0", async () => {
@@ -314,7 +343,7 @@ test("--log-requests tells of responses and of answers, and of no text", async (
   expect(lines.map((line) => line.slice(line.indexOf(" ") + 1)).sort()).toEqual([
     expect.stringMatching(/^mine POST \/v1\/chat\/completions 200 in \d+ ms$/),
     expect.stringMatching(
-      /^mine answered: \d+ prompt tokens \(0 cached; new@0\), 5 drawn, first after \d+ ms, [\d.]+ tokens\/s$/,
+      /^mine answered: \d+ prompt tokens \(0 cached; new@0\), 5 generated, first after \d+ ms, [\d.]+ tokens\/s$/,
     ),
     expect.stringMatching(/^req_\S+ GET \/nowhere 404 in \d+ ms$/),
   ]);

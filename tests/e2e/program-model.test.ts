@@ -68,6 +68,8 @@ test("routes that run no programs say so", async () => {
   ];
   for (const answer of asked)
     expect(await answer.catch((error) => error)).toMatchObject({ status: 400, error: { message } });
+  const pulled = await post(server, "/api/pull", { model: "two-steps:latest" });
+  expect([pulled.status, await pulled.json()]).toEqual([400, { error: message }]);
 });
 
 test("the refusal of an unknown name lists the programs beside the model", async () => {
@@ -199,7 +201,7 @@ test.each([
     '{"calls": [{"prompt": "a", "output": "a"}]}',
     /demo\.json: the model itself has the name demo/,
   ],
-  ["readme.txt", "nothing", /has no program/],
+  ["readme.txt", "nothing", /^--programs .* has no program/],
 ])("a file that is no program stops the start: %s", (name, text, message) => {
   const own = join(folder, `own-${name}`);
   mkdirSync(own);

@@ -29,8 +29,8 @@ export function parsePull(fields: Fields): {
 }
 
 /**
- * POST /api/pull. A served model is present already. Any other needs a name on the hub (else 404) and an
- * operator's key (else 403). Throws 502 if the hub fails.
+ * POST /api/pull. A served model is present already, and a program is refused. Any other needs a name on the
+ * hub (else 404) and an operator's key (else 403). Throws 502 if the hub fails.
  */
 export async function answerPull(call: Call, deps: Deps): Promise<unknown> {
   const fields = new Fields(await call.readWork());
@@ -38,7 +38,7 @@ export async function answerPull(call: Call, deps: Deps): Promise<unknown> {
   reportIgnored(call, fields.unread());
   const refusal = refusalOf(fields, deps.model);
   if (refusal === null) return { status: "success" };
-  if (given === undefined) throw refusal;
+  if (given === undefined || refusal.status !== 404) throw refusal;
   const model = readModelName(given.replace(/:latest$/, ""));
   if (model === null) {
     const names = deps.model.names.join(", ");

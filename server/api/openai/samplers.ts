@@ -54,7 +54,7 @@ export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
     if (value === undefined || isOneOf(value, off)) continue;
     const path = fields.pathOf(name);
     throw badRequest(
-      `${path}: this server does not draw so, and takes ${JSON.stringify(off[0])} alone, which turns it off, but ${quote(value)} was given`,
+      `${path}: this server has no such sampler, and accepts ${JSON.stringify(off[0])} alone, which turns it off, but ${quote(value)} was given`,
       path,
     );
   }
@@ -65,7 +65,7 @@ export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
   const penalises = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
   const lookBack = fields.peek("repeat_last_n") ?? usualLookBack;
   if (penalises && lookBack !== usualLookBack && fields.raw("repeat_last_n", { type: "integer" }) !== WHOLE)
-    throw notSupported(fields.pathOf("repeat_last_n"), "penalties that look back at a part of the text");
+    throw notSupported(fields.pathOf("repeat_last_n"), "a penalty over less than the whole text (-1)");
 }
 
 /** Normalises a sampler order: llama.cpp's letters become names; samplers that this server lacks are left out. */

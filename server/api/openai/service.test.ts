@@ -60,7 +60,7 @@ describe("what cannot be meant is refused", () => {
     [
       { service_tier: "flex" },
       { "x-bunting-tbt-ms": "20" },
-      "service_tier flex is for answers that nobody reads as they come: it takes no x-bunting-tbt-ms",
+      "service_tier flex is for answers that nobody reads as they come: it takes no x-bunting-tbt-ms or x-slo-tpot-ms",
     ],
   ];
   test.each(refused)("%j with %j", (body, headers, message) => {

@@ -27,7 +27,7 @@ export function serviceOf(
     return { tier, service: { objective: chatService.objective, ...targets, priority } };
   }
   if (targets.tbtMs !== null || targets.ttftMs !== null) {
-    const header = (targets.tbtMs === null ? ttftHeaders : tbtHeaders)[0];
+    const header = (targets.tbtMs === null ? ttftHeaders : tbtHeaders).join(" or ");
     throw badRequest(
       `service_tier flex is for answers that nobody reads as they come: it takes no ${header}`,
       "service_tier",

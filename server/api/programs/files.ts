@@ -40,7 +40,7 @@ export function readProgramModels(folder: string, served: ServedModel): Readonly
     }
   }
   if (models.size === 0)
-    throw new ConfigError(`${folder} has no program: no file ends in .yaml, .yml or .json.`);
+    throw new ConfigError(`--programs ${folder} has no program: no file ends in .yaml, .yml or .json.`);
   return models;
 }
 

@@ -86,7 +86,7 @@ test("a picture shows rates, waits, steps, memory, the queue and requests with w
     "tokens/s 700, of prompts 4.0k   running 5   waiting 2   paused 1",
     "first token     p50 12      p90 80      p99 120   ms",
     "between tokens  p50 8.0     p90 12      p99 31    ms   target 20 ms, 1 late",
-    "prompts found 75 %   jobs 1, lines 4",
+    "prompt tokens cached 75 %   jobs 1, lines 4",
     "",
     "steps of the last 30 s, up to 23 ms;  ! late  p preemption  e eviction",
     "0 cpu  5 running, 2 waiting, 700 tokens/s, last step 8.0 ms",

@@ -113,13 +113,13 @@ function summaryOf(view: LiveView): Line[] {
       targetMs === null ? "" : `   target ${targetMs} ms, ${late} late`,
     ],
     [
-      `prompts found ${share(
+      `prompt tokens cached ${share(
         sum((load) => load.prefixHitTotal),
         sum((load) => load.prefixQueriedTotal),
       )}`,
       drafted === 0
         ? ""
-        : `   drafts right ${share(
+        : `   drafts accepted ${share(
             sum((load) => load.acceptedTokensTotal),
             drafted,
           )}`,
