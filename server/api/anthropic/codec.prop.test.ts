@@ -169,6 +169,7 @@ test("why an answer ends, and which tokens of its prompt were new", () => {
     cache_creation_input_tokens,
     cache_read_input_tokens: 16,
     output_tokens: 5,
+    output_tokens_details: { thinking_tokens: 2 },
   });
   expect(bodyOf(endings[0]![0], 0).usage).toEqual(counts(14, 0));
   expect(bodyOf(endings[0]![0], 10).usage).toEqual(counts(14, 0)); // they are in the cache already

@@ -156,12 +156,14 @@ function endingOf({ reason, stopReason }: ChoiceFinish): object {
  * Usage of an answer. Each prompt token is in one of the three input counts: cached tokens, uncached tokens
  * marked for the cache, and the rest.
  */
-function usageJson({ promptTokens, cachedTokens, completionTokens }: Usage, markedTokens: number): object {
+function usageJson(usage: Usage, markedTokens: number): object {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   const written = Math.max(0, markedTokens - cachedTokens);
   return {
     input_tokens: promptTokens - cachedTokens - written,
     cache_creation_input_tokens: written,
     cache_read_input_tokens: cachedTokens,
     output_tokens: completionTokens,
+    output_tokens_details: { thinking_tokens: reasoningTokens },
   };
 }

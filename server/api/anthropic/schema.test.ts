@@ -354,6 +354,12 @@ const cases: [more: object, message: string, param: string][] = [
     'output_config.format.type must be "json_schema", but "json_object" was given',
     "output_config.format.type",
   ],
+  [{ thread: { type: "create" } }, "thread: this field is not supported by this server", "thread"],
+  [
+    { compaction: { type: "summarize" } },
+    "compaction: this field is not supported by this server",
+    "compaction",
+  ],
   [
     { service_tier: "flex" },
     'service_tier must be auto or standard_only, but "flex" was given',

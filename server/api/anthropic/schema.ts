@@ -1,6 +1,7 @@
 /** Parser of Anthropic's requests: a typed request with every default applied out. */
 
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import { badRequest } from "../../http/errors.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import { Fields, refusal } from "../fields.ts";
 import { generationOf } from "../openai/generation.ts";
@@ -10,6 +11,7 @@ import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers, settleTheRest } from "../openai/support.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
+import { THREAD_UNSUPPORTED } from "./errors.ts";
 import { type CacheMark, conversationOf } from "./inputs.ts";
 import { Ignored, noteTheRest } from "./support.ts";
 import { toolUseOf } from "./tools.ts";
@@ -43,6 +45,7 @@ export function parseMessagesRequest(
   const { model, prompt, marks, calls, format, ignored } = parseCommon(fields, served);
   if (!fields.has("max_tokens")) throw refusal("max_tokens", "an integer of at least 1", undefined);
   refuseMoreAnswers(fields);
+  if (fields.raw("compaction", { enum: [] }) !== undefined) throw notSupported("compaction", "this field");
   const tier = fields.raw("service_tier", { enum: ["auto", "standard_only"] });
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
@@ -74,6 +77,8 @@ function parseCommon(fields: Fields, served: Served) {
     const value = fields.raw(name, { enum: [[], ""] });
     if (value !== undefined && !isOneOf(value, [[], ""])) throw notSupported(name, "this field");
   }
+  if (fields.raw("thread", { enum: [] }) !== undefined)
+    throw badRequest("thread: this field is not supported by this server", "thread", THREAD_UNSUPPORTED);
   if (!isOneOf(fields.raw("mcp_servers", { type: "array" }), [undefined, []])) ignored.add("mcp_servers");
   const thinking = thinkingOf(fields, served.template, tools.length > 0);
   for (const name of thinking.ignored) ignored.add(name);

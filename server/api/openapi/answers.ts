@@ -37,6 +37,7 @@ export const failure = shape({
       type: text,
       "param?": textOrNull,
       "code?": textOrNull,
+      "details?": shape({ error_code: text, unsupported: listOf(text) }),
       "origin?": text,
       "path?": listOf(text),
     }),
@@ -391,6 +392,7 @@ export const message = shape({
     cache_creation_input_tokens: count,
     cache_read_input_tokens: count,
     output_tokens: count,
+    output_tokens_details: shape({ thinking_tokens: count }),
   }),
   "bunting?": why,
 });
