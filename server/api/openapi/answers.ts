@@ -58,6 +58,11 @@ export const model = shape({
   root: text,
   parent: { type: "null" },
   max_model_len: count,
+  type: oneOf("model"),
+  display_name: text,
+  created_at: text,
+  max_input_tokens: count,
+  max_tokens: count,
   permission: nothing,
 });
 export const modelList = shape({ object: oneOf("list"), data: listOf(model) });
