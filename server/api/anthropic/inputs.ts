@@ -9,6 +9,7 @@ import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom } from "../past.ts";
+import { openedReasoning } from "../sealed-reasoning.ts";
 import { type Reading, textOf } from "./blocks.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
 
@@ -154,8 +155,7 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
         );
         break;
       case "thinking":
-        thoughts.push(...[block.string("thinking") ?? ""].filter((text) => text !== ""));
-        block.string("signature"); // the writer's own; nothing here reads it
+        thoughts.push(...thoughtsOf(block));
         break;
       case "redacted_thinking":
         block.string("data");
@@ -172,6 +172,13 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
     ...(thoughts.length === 0 ? {} : { reasoning_content: thoughts.join("\n") }),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   };
+}
+
+/** Text of a block of thoughts, or of its signature if the answer left out the text. */
+function thoughtsOf(block: Fields): string[] {
+  const text = block.string("thinking") ?? "";
+  const signature = block.string("signature") ?? "";
+  return text === "" ? openedReasoning(signature) : [text];
 }
 
 /** A string, or the parts of text blocks. Throws 400. */
