@@ -94,6 +94,7 @@ test("the AI SDK by Messages: text, a tool and its result, a schema and a refusa
     maxOutputTokens: 200,
     output: Output.object({ schema: joke }),
   });
+  expect(output.setup).toContain("cat");
   expect(output.punchline).toContain("mouse");
   const failed = await generateText({ ...asked, prompt: "Hey ".repeat(5000) }).catch(
     (error: unknown) => error,
