@@ -12,6 +12,7 @@ import { askedFrom } from "../past.ts";
 import { openedReasoning } from "../sealed-reasoning.ts";
 import { type Reading, textOf } from "./blocks.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
+import { isToolChange } from "./tool-changes.ts";
 
 /** A cache mark: the prefix before it should stay cached for `ttlMs`. */
 export interface CacheMark {
@@ -74,8 +75,12 @@ function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
   const role = turn.raw("role", { enum: ["user", "assistant", "system"] });
   const past = { ...reading, isAsked: false };
   switch (role) {
-    case "system":
-      return [{ role, content: contentIn(turn, "content", "messages.content", past) }];
+    case "system": {
+      const content = contentIn(turn, "content", "messages.content", past);
+      const given = turn.peek("content");
+      const changesToolsAlone = content === "" && Array.isArray(given) && given.length > 0;
+      return changesToolsAlone ? [] : [{ role, content }];
+    }
     case "user":
       return userMessages(turn, reading);
     case "assistant":
@@ -187,15 +192,15 @@ function contentIn(fields: Fields, name: string, place: string, reading: Reading
   return typeof fields.peek(name) === "string" ? texts[0]! : contentOf(texts);
 }
 
-/** Texts of a string or of text blocks; empty if the field is missing in a past message. Throws 400. */
+/** Texts of a string or of blocks other than changes of tools; empty if the field is missing in a past message. Throws 400. */
 function textsOf(fields: Fields, name: string, place: string, reading: Reading): string[] {
   const content = fields.raw(name, textOrPartsKind);
   if (typeof content === "string") return [content];
   if (content === undefined && !reading.isAsked) return [];
-  return blocksOf(fields, name).map((block) => {
-    const text = textOf(block, place, reading);
+  return blocksOf(fields, name).flatMap((block) => {
+    const texts = isToolChange(block) ? [] : [textOf(block, place, reading)];
     noteTheRest(block, place, reading.ignored);
-    return text;
+    return texts;
   });
 }
 
