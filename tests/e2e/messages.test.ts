@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
+import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
 import type { Chunk, Sampled } from "../../scheduler/core.ts";
 import { bodyOf, chatBody, post, startTestServer, type TestServer } from "./server.ts";
 
@@ -80,7 +81,13 @@ describe("a whole answer", () => {
       content: [{ type: "text", text: answers[0] }],
       stop_reason: "end_turn",
       stop_sequence: null,
-      usage: { input_tokens, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens },
+      usage: {
+        input_tokens,
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: 0,
+        output_tokens,
+        output_tokens_details: { thinking_tokens: 0 },
+      },
     });
     expect(request_id).toStartWith("req_");
     const { count } = await bodyOf(await post(server, "/tokenize", { prompt: answers[0] }, { headers }));
@@ -332,6 +339,24 @@ describe("a refusal", () => {
       405,
       "error",
     ]);
+  });
+
+  test("of a thread has the tool runner send the whole conversation", async () => {
+    const sent: number[] = [];
+    const seeded = (url: string | URL | Request, init?: RequestInit): Promise<Response> => {
+      const body = JSON.parse(String(init!.body)) as Body & { thread?: object };
+      if (body.thread === undefined) sent.push(body.messages.length);
+      const seed = body.messages.length === 1 ? 2 : 0;
+      return fetch(url, { ...init, body: JSON.stringify({ ...body, seed }) });
+    };
+    const to = new Anthropic({ baseURL: server.origin, apiKey: key, maxRetries: 0, fetch: seeded });
+    const { name, description } = tools[0]!;
+    const inputSchema = { type: "object", properties: { city: { type: "string" } } } as const;
+    const getWeather = betaTool({ name, description, inputSchema, run: () => "sunny" });
+    const request = { model: "demo", max_tokens: 100, messages, tools: [getWeather] };
+    const { content } = await to.beta.messages.toolRunner(request);
+    expect<unknown>(content).toEqual([{ type: "text", text: answers[0] }]);
+    expect(sent).toEqual([1, 3]);
   });
 
   test("takes the key as other routes do", async () => {

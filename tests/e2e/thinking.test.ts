@@ -255,6 +255,17 @@ describe("official clients", () => {
       messages: [...messages, { role: "assistant", content: "Four." }, ...messages],
     });
     expect(again.input_tokens).toBeGreaterThan(bare.input_tokens + 5);
+    const omitting = { ...asked, thinking: { ...asked.thinking, display: "omitted" } } as typeof asked;
+    const omitted = await anthropic.messages.create(omitting);
+    expect<unknown>((await anthropic.messages.stream(omitting).finalMessage()).content).toEqual(
+      omitted.content,
+    );
+    expect<unknown>(omitted.content[0]).toMatchObject({ type: "thinking", thinking: "" });
+    const sealed = await anthropic.messages.countTokens({
+      model: "demo",
+      messages: [...messages, { role: "assistant", content: omitted.content }, ...messages],
+    });
+    expect(sealed).toEqual(again);
     const limited = await anthropic.messages.create({
       ...asked,
       seed: 3,

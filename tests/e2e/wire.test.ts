@@ -387,9 +387,15 @@ describe("the other routes", () => {
       root: "demo",
       parent: null,
       max_model_len: anyInteger,
+      type: "model",
+      display_name: "demo",
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+      max_input_tokens: anyInteger,
+      max_tokens: anyInteger,
       permission: [],
     };
-    expect<unknown>(list).toEqual({ object: "list", data: [entry, { ...entry, id: "also/demo" }] });
+    const also = { ...entry, id: "also/demo", display_name: "also/demo" };
+    expect<unknown>(list).toEqual({ object: "list", data: [entry, also] });
     expect<unknown>(await bodyOf(await get("/v1/models/demo"))).toEqual(entry);
     expect((await bodyOf(await get("/v1/models/also/demo"))).id).toBe("also/demo");
     expect((await bodyOf(await get("/v1/models/also%2Fdemo"))).id).toBe("also/demo");

@@ -49,11 +49,10 @@ function makeVenv(name) {
   return existsSync(pythonOf(name)) || succeeds("python3", ["-m", "venv", join(folderOf(name), "venv")]);
 }
 
-function installPython(name) {
+function installPython(name, requirements = `${name}/requirements.txt`) {
   return all(
     () => makeVenv(name),
-    () =>
-      succeeds(pythonOf(name), ["-m", "pip", "install", "-q", "-r", join(here, name, "requirements.txt")]),
+    () => succeeds(pythonOf(name), ["-m", "pip", "install", "-q", "-r", join(here, requirements)]),
   );
 }
 
@@ -62,6 +61,16 @@ function installNpm(name, ...packages) {
   mkdirSync(folderOf(name), { recursive: true });
   return succeeds("npm", ["install", "--prefix", folderOf(name), "--no-audit", "--no-fund", ...packages]);
 }
+
+/** Runs the tests of the clients in Python that an expression of pytest selects. */
+const testPythonClients = (name, selected) =>
+  withServer((url) =>
+    pytest(name, {
+      cwd: join(here, "python-clients"),
+      args: ["-k", selected],
+      env: { BUNTING_URL: url, LITELLM_LOCAL_MODEL_COST_MAP: "True" },
+    }),
+  );
 
 /** Runs the tests of a suite's folder and prints their counts. */
 function pytest(name, { cwd = join(here, name), args = [], env = {} }) {
@@ -101,9 +110,9 @@ async function beside([command, ...args], work) {
 const binOf = (name, { npm }) =>
   join(folderOf(`agents/${name}`), npm === undefined ? "venv/bin" : "node_modules/.bin");
 
-function installAgent(name, { npm, python }) {
+function installAgent(name, { npm, beside = [], python }) {
   const folder = `agents/${name}`;
-  if (npm !== undefined) return installNpm(folder, npm);
+  if (npm !== undefined) return installNpm(folder, npm, ...beside);
   return all(
     () => makeVenv(folder),
     () => succeeds(pythonOf(folder), ["-m", "pip", "install", "-q", python]),
@@ -169,10 +178,12 @@ const suites = {
   /** Clients in Python. */
   "python-clients": {
     install: () => installPython("python-clients"),
-    run: () =>
-      withServer((url) =>
-        pytest("python-clients", { env: { BUNTING_URL: url, LITELLM_LOCAL_MODEL_COST_MAP: "True" } }),
-      ),
+    run: () => testPythonClients("python-clients", "not Instructor and not LlamaIndex"),
+  },
+  /** Clients in Python that need an older `openai`. */
+  "python-clients:older": {
+    install: () => installPython("python-clients-older", "python-clients/older.txt"),
+    run: () => testPythonClients("python-clients-older", "Instructor or LlamaIndex"),
   },
   /** Clients that list several models and let them take turns. */
   several: {

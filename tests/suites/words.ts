@@ -33,6 +33,7 @@ const rules: readonly Rule[] = [
       call("JokeDict", joke),
       call("final_result", joke),
       call("json_tool_call", joke),
+      call("json", joke),
     ],
   },
   {

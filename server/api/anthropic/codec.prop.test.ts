@@ -127,28 +127,35 @@ function deltasOf(all: readonly Part[], sizes: readonly number[]): AnswerEvent[]
 test("a stream is, put together as clients do, the whole answer", () => {
   const sizes = fc.array(fc.nat(3), { minLength: 1 }).map((given) => [...given, 1]);
   fc.assert(
-    fc.property(parts, sizes, finish, fc.nat(30), (all, cuts, end, markedTokens) => {
-      const events: ShownEvent[] = [
-        { kind: "started" },
-        ...(deltasOf(all, cuts) as ShownEvent[]),
-        { kind: "finish", choice: 0, ...end },
-        { kind: "done", usage },
-      ];
-      const codec = messagesCodec({ model: "demo", markedTokens }, "req_1");
-      const gatherer = new Gatherer(1, false);
-      const whole = events.map((event) => gatherer.take(event)).at(-1)!;
-      const stream = namedEventsIn<StreamEvent>(
-        events.map((event) => codec.chunk(event, { usage })).join(""),
-      );
-      expect<unknown>(folded(stream)).toEqual(codec.body(whole));
-    }),
+    fc.property(
+      parts,
+      sizes,
+      finish,
+      fc.nat(30),
+      fc.boolean(),
+      (all, cuts, end, markedTokens, omitsThoughts) => {
+        const events: ShownEvent[] = [
+          { kind: "started" },
+          ...(deltasOf(all, cuts) as ShownEvent[]),
+          { kind: "finish", choice: 0, ...end },
+          { kind: "done", usage },
+        ];
+        const codec = messagesCodec({ model: "demo", omitsThoughts, markedTokens }, "req_1");
+        const gatherer = new Gatherer(1, false);
+        const whole = events.map((event) => gatherer.take(event)).at(-1)!;
+        const stream = namedEventsIn<StreamEvent>(
+          events.map((event) => codec.chunk(event, { usage })).join(""),
+        );
+        expect<unknown>(folded(stream)).toEqual(codec.body(whole));
+      },
+    ),
     runs(500),
   );
 });
 
 test("why an answer ends, and which tokens of its prompt were new", () => {
   const bodyOf = (end: ChoiceFinish, markedTokens: number) => {
-    const codec = messagesCodec({ model: "demo", markedTokens }, "req_1");
+    const codec = messagesCodec({ model: "demo", omitsThoughts: false, markedTokens }, "req_1");
     const choice = { parts: [], text: "", reasoning: "", calls: [], tokens: [], logprobs: null, finish: end };
     return codec.body({ choices: [choice], usage }) as Record<string, unknown>;
   };
@@ -167,6 +174,7 @@ test("why an answer ends, and which tokens of its prompt were new", () => {
     cache_creation_input_tokens,
     cache_read_input_tokens: 16,
     output_tokens: 5,
+    output_tokens_details: { thinking_tokens: 2 },
   });
   expect(bodyOf(endings[0]![0], 0).usage).toEqual(counts(14, 0));
   expect(bodyOf(endings[0]![0], 10).usage).toEqual(counts(14, 0)); // they are in the cache already

@@ -3,10 +3,11 @@ import type { ChoiceFinish, Part, Usage } from "../../answer/events.ts";
 import type { ToolCall, WholePart } from "../../answer/whole.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import { type Codec, type CodecAnswer, type ShownEvent, whyMember } from "../codec.ts";
+import { sealedReasoning } from "../sealed-reasoning.ts";
 import { anthropicErrorBody } from "./errors.ts";
 import type { MessagesRequest } from "./schema.ts";
 
-interface Answer extends Pick<MessagesRequest, "model"> {
+interface Answer extends Pick<MessagesRequest, "model" | "omitsThoughts"> {
   /** Prompt tokens that the client marks for the cache. */
   readonly markedTokens: number;
 }
@@ -15,7 +16,7 @@ interface Answer extends Pick<MessagesRequest, "model"> {
  * Codec that writes one answer as a message of content blocks. In a stream the blocks follow one another:
  * each starts, grows and stops.
  */
-export function messagesCodec({ model, markedTokens }: Answer, requestId: string): Codec {
+export function messagesCodec({ model, omitsThoughts, markedTokens }: Answer, requestId: string): Codec {
   const random = crypto.randomUUID().replaceAll("-", "");
   const head = { id: `msg_${random}`, type: "message", role: "assistant", model };
   const callId = (index: number): string => `toolu_${random.slice(-24)}_${index}`;
@@ -25,7 +26,7 @@ export function messagesCodec({ model, markedTokens }: Answer, requestId: string
     ...ending,
     usage: usageJson(usage, markedTokens),
   });
-  const stream = new BlockStream(callId);
+  const stream = new BlockStream(callId, omitsThoughts);
   let finish: ChoiceFinish = { reason: "stop", stopReason: null };
 
   const chunk = (event: ShownEvent, answer: CodecAnswer): string => {
@@ -50,7 +51,7 @@ export function messagesCodec({ model, markedTokens }: Answer, requestId: string
   return {
     framing: sseFraming,
     body: ({ choices: [choice], usage }) => {
-      const content = choice!.parts.map((part) => blockOf(part, callId));
+      const content = choice!.parts.map((part) => blockOf(part, callId, omitsThoughts));
       return messageOf(content, endingOf(choice!.finish), usage);
     },
     chunk,
@@ -61,12 +62,16 @@ export function messagesCodec({ model, markedTokens }: Answer, requestId: string
 /** Blocks of a stream; at most one is open. */
 class BlockStream {
   readonly #callId: (index: number) => string;
+  readonly #omitsThoughts: boolean;
+  /** Thoughts of the open block that only its signature holds. */
+  #omitted = "";
   #index = -1;
   /** Kind of the open block. */
   #open: "text" | "reasoning" | "call" | null = null;
 
-  constructor(callId: (index: number) => string) {
+  constructor(callId: (index: number) => string, omitsThoughts: boolean) {
     this.#callId = callId;
+    this.#omitsThoughts = omitsThoughts;
   }
 
   write(part: Part): string {
@@ -78,7 +83,9 @@ class BlockStream {
       case "reasoning": {
         const block = { type: "thinking", thinking: "", signature: "" };
         const start = this.#open === "reasoning" ? "" : this.#start("reasoning", block);
-        return start + this.#delta({ type: "thinking_delta", thinking: part.text });
+        if (!this.#omitsThoughts) return start + this.#delta({ type: "thinking_delta", thinking: part.text });
+        this.#omitted += part.text;
+        return start;
       }
       case "call":
         return this.#start("call", {
@@ -95,10 +102,11 @@ class BlockStream {
   /** Ends the open block, if any. */
   end(): string {
     if (this.#open === null) return "";
-    const signature =
-      this.#open === "reasoning" ? this.#delta({ type: "signature_delta", signature: SIGNATURE }) : "";
+    const signature = signatureOf(this.#omitted);
+    const signed = this.#open === "reasoning" ? this.#delta({ type: "signature_delta", signature }) : "";
     this.#open = null;
-    return signature + typed("content_block_stop", { index: this.#index });
+    this.#omitted = "";
+    return signed + typed("content_block_stop", { index: this.#index });
   }
 
   #start(kind: "text" | "reasoning" | "call", block: object): string {
@@ -114,22 +122,28 @@ class BlockStream {
   }
 }
 
-/**
- * Constant signature of reasoning. Clients send it back with the reasoning, which the server accepts without
- * a check.
- */
 const SIGNATURE = Buffer.from("bunting").toString("base64");
+
+/**
+ * Signature of reasoning: it holds the text that the block leaves out, else it is constant. Clients send it back with
+ * the block, and the server does not check it.
+ */
+function signatureOf(omitted: string): string {
+  return omitted === "" ? SIGNATURE : sealedReasoning(omitted);
+}
 
 function typed(type: string, event: object = {}): string {
   return sseEvent(JSON.stringify({ type, ...event }), type);
 }
 
-function blockOf(part: WholePart, callId: (index: number) => string): object {
+function blockOf(part: WholePart, callId: (index: number) => string, omitsThoughts: boolean): object {
   switch (part.kind) {
     case "text":
       return { type: "text", text: part.text };
     case "reasoning":
-      return { type: "thinking", thinking: part.text, signature: SIGNATURE };
+      return omitsThoughts
+        ? { type: "thinking", thinking: "", signature: signatureOf(part.text) }
+        : { type: "thinking", thinking: part.text, signature: SIGNATURE };
     case "call":
       return {
         type: "tool_use",
@@ -156,12 +170,14 @@ function endingOf({ reason, stopReason }: ChoiceFinish): object {
  * Usage of an answer. Each prompt token is in one of the three input counts: cached tokens, uncached tokens
  * marked for the cache, and the rest.
  */
-function usageJson({ promptTokens, cachedTokens, completionTokens }: Usage, markedTokens: number): object {
+function usageJson(usage: Usage, markedTokens: number): object {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   const written = Math.max(0, markedTokens - cachedTokens);
   return {
     input_tokens: promptTokens - cachedTokens - written,
     cache_creation_input_tokens: written,
     cache_read_input_tokens: cachedTokens,
     output_tokens: completionTokens,
+    output_tokens_details: { thinking_tokens: reasoningTokens },
   };
 }

@@ -3,12 +3,15 @@ import { type ApiError, errorResponse } from "../../http/errors.ts";
 
 export interface ErrorBody {
   readonly type: "error";
-  readonly error: { readonly type: string; readonly message: string };
+  readonly error: { readonly type: string; readonly message: string; readonly details?: object };
   readonly request_id: string;
 }
 
 /** Anthropic's own status for an overloaded server. */
 const OVERLOADED = 529;
+
+/** Code by which Anthropic's clients know to send the whole conversation instead of continuing a thread. */
+export const THREAD_UNSUPPORTED = "thread_unsupported_request";
 
 const typeByStatus: Readonly<Record<number, string>> = {
   401: "authentication_error",
@@ -30,9 +33,12 @@ export function anthropicErrorBody(error: ApiError, requestId: string): ErrorBod
   const status = statusOf(error);
   const type = typeByStatus[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
   // Clients that shorten a conversation by themselves look for these words.
-  const isTooLong = error.detail.apiCode === "context_length_exceeded";
-  const message = isTooLong ? `prompt is too long: ${error.message}` : error.message;
-  return { type: "error", error: { type, message }, request_id: requestId };
+  const { apiCode, param } = error.detail;
+  const message =
+    apiCode === "context_length_exceeded" ? `prompt is too long: ${error.message}` : error.message;
+  const details =
+    apiCode === THREAD_UNSUPPORTED ? { details: { error_code: apiCode, unsupported: [param] } } : {};
+  return { type: "error", error: { type, message, ...details }, request_id: requestId };
 }
 
 function statusOf(error: ApiError): number {

@@ -9,8 +9,10 @@ import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom } from "../past.ts";
+import { openedReasoning } from "../sealed-reasoning.ts";
 import { type Reading, textOf } from "./blocks.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
+import { isToolChange } from "./tool-changes.ts";
 
 /** A cache mark: the prefix before it should stay cached for `ttlMs`. */
 export interface CacheMark {
@@ -73,8 +75,12 @@ function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
   const role = turn.raw("role", { enum: ["user", "assistant", "system"] });
   const past = { ...reading, isAsked: false };
   switch (role) {
-    case "system":
-      return [{ role, content: contentIn(turn, "content", "messages.content", past) }];
+    case "system": {
+      const content = contentIn(turn, "content", "messages.content", past);
+      const given = turn.peek("content");
+      const changesToolsAlone = content === "" && Array.isArray(given) && given.length > 0;
+      return changesToolsAlone ? [] : [{ role, content }];
+    }
     case "user":
       return userMessages(turn, reading);
     case "assistant":
@@ -154,8 +160,7 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
         );
         break;
       case "thinking":
-        thoughts.push(...[block.string("thinking") ?? ""].filter((text) => text !== ""));
-        block.string("signature"); // the writer's own; nothing here reads it
+        thoughts.push(...thoughtsOf(block));
         break;
       case "redacted_thinking":
         block.string("data");
@@ -174,21 +179,28 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
   };
 }
 
+/** Text of a block of thoughts, or of its signature if the answer left out the text. */
+function thoughtsOf(block: Fields): string[] {
+  const text = block.string("thinking") ?? "";
+  const signature = block.string("signature") ?? "";
+  return text === "" ? openedReasoning(signature) : [text];
+}
+
 /** A string, or the parts of text blocks. Throws 400. */
 function contentIn(fields: Fields, name: string, place: string, reading: Reading): ChatMessage["content"] {
   const texts = textsOf(fields, name, place, reading);
   return typeof fields.peek(name) === "string" ? texts[0]! : contentOf(texts);
 }
 
-/** Texts of a string or of text blocks; empty if the field is missing in a past message. Throws 400. */
+/** Texts of a string or of blocks other than changes of tools; empty if the field is missing in a past message. Throws 400. */
 function textsOf(fields: Fields, name: string, place: string, reading: Reading): string[] {
   const content = fields.raw(name, textOrPartsKind);
   if (typeof content === "string") return [content];
   if (content === undefined && !reading.isAsked) return [];
-  return blocksOf(fields, name).map((block) => {
-    const text = textOf(block, place, reading);
+  return blocksOf(fields, name).flatMap((block) => {
+    const texts = isToolChange(block) ? [] : [textOf(block, place, reading)];
     noteTheRest(block, place, reading.ignored);
-    return text;
+    return texts;
   });
 }
 

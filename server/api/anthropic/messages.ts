@@ -26,14 +26,14 @@ export async function answerMessages(
   const ready = await readyChat(request.prompt, services);
   const { tokens } = ready;
   expectRoom(tokens, request.generation, services);
-  const { model, generation, prompt } = request;
+  const { model, generation, prompt, omitsThoughts } = request;
   const marked: { readonly ttlMs: number; readonly tokens: readonly TokenId[] }[] = [];
   for (const { messages, ttlMs } of request.marks) {
     const end = await tokensBefore(messages, prompt, ready, services);
     marked.push({ ttlMs, tokens: tokens.slice(0, end) });
   }
   const markedTokens = marked.at(-1)?.tokens.length ?? 0;
-  const codec = () => messagesCodec({ model, markedTokens }, requestId);
+  const codec = () => messagesCodec({ model, omitsThoughts, markedTokens }, requestId);
   const response = await respond(exchange, preparedChat(request, ready, codec));
   // The fleet has now chosen the engine that computes the tokens.
   const { tenant } = exchange;

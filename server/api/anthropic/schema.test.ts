@@ -174,6 +174,34 @@ test("functions are what templates read", () => {
   expect(none.ignored).toContain("tools");
 });
 
+test("system messages add tools and remove them", () => {
+  const tool = (name: string) => ({ name, input_schema: { type: "object" } });
+  const named = (type: string, name: string) => ({ type, tool: { type: "tool_reference", name } });
+  const added = (name: string) => ({
+    type: "tool_addition",
+    tool: { type: "tool_definition", definition: tool(name) },
+  });
+  const changedBy = (...content: object[]) => {
+    const messages = [user, { role: "system", content }, user];
+    const { prompt, ignored } = parse({ tools: [tool("a"), tool("b")], messages });
+    const names = prompt.tools.map((one) => (one as { function: { name: string } }).function.name);
+    return { names, messages: prompt.messages.length, ignored };
+  };
+  expect(changedBy(added("c"), named("tool_addition", "a"))).toEqual({
+    names: ["a", "b", "c"],
+    messages: 2,
+    ignored: [],
+  });
+  expect(changedBy(named("tool_removal", "a"), text("No more.")).names).toEqual(["b"]);
+  const again = [named("tool_removal", "a"), named("tool_addition", "a"), added("b")];
+  expect(changedBy(text("Changed."), ...again)).toEqual({ names: ["a", "b"], messages: 3, ignored: [] });
+  expect(changedBy(named("tool_addition", "z"))).toEqual({
+    names: ["a", "b"],
+    messages: 2,
+    ignored: ["messages.content.tool_addition"],
+  });
+});
+
 test("what says how to generate is kept", () => {
   const given = { stop_sequences: ["END"], temperature: 0.5, top_p: 0.9, top_k: 40, stream: true };
   const { generation, stream, marks } = parse({ ...given, service_tier: "standard_only" });
@@ -353,6 +381,12 @@ const cases: [more: object, message: string, param: string][] = [
     { output_config: { format: { type: "json_object" } } },
     'output_config.format.type must be "json_schema", but "json_object" was given',
     "output_config.format.type",
+  ],
+  [{ thread: { type: "create" } }, "thread: this field is not supported by this server", "thread"],
+  [
+    { compaction: { type: "summarize" } },
+    "compaction: this field is not supported by this server",
+    "compaction",
   ],
   [
     { service_tier: "flex" },

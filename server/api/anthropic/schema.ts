@@ -1,8 +1,9 @@
 /** Parser of Anthropic's requests: a typed request with every default applied out. */
 
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import { badRequest } from "../../http/errors.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
-import { Fields, refusal } from "../fields.ts";
+import { Fields, fieldsOf, refusal } from "../fields.ts";
 import { generationOf } from "../openai/generation.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
@@ -10,6 +11,7 @@ import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers, settleTheRest } from "../openai/support.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
+import { THREAD_UNSUPPORTED } from "./errors.ts";
 import { type CacheMark, conversationOf } from "./inputs.ts";
 import { Ignored, noteTheRest } from "./support.ts";
 import { toolUseOf } from "./tools.ts";
@@ -26,6 +28,8 @@ export interface CountRequest {
 export interface MessagesRequest extends CountRequest {
   readonly generation: GenerationOptions;
   readonly stream: boolean;
+  /** True if the answer has its thoughts in their signature alone. */
+  readonly omitsThoughts: boolean;
   /** Last mark of each lifetime, in ascending order of position. */
   readonly marks: readonly CacheMark[];
 }
@@ -40,9 +44,10 @@ export function parseMessagesRequest(
   targets: Targets = noTargets,
 ): MessagesRequest {
   const fields = new Fields(body);
-  const { model, prompt, marks, calls, format, ignored } = parseCommon(fields, served);
+  const { model, prompt, omitsThoughts, marks, calls, format, ignored } = parseCommon(fields, served);
   if (!fields.has("max_tokens")) throw refusal("max_tokens", "an integer of at least 1", undefined);
   refuseMoreAnswers(fields);
+  if (fields.raw("compaction", { enum: [] }) !== undefined) throw notSupported("compaction", "this field");
   const tier = fields.raw("service_tier", { enum: ["auto", "standard_only"] });
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
@@ -56,7 +61,8 @@ export function parseMessagesRequest(
   });
   const stream = fields.boolean("stream") ?? false;
   const last = marks.filter(({ ttlMs }, at) => marks.slice(at + 1).every((other) => other.ttlMs !== ttlMs));
-  return { model, prompt, generation, stream, marks: last, ignored: namesOf(ignored, settleTheRest(fields)) };
+  const names = namesOf(ignored, settleTheRest(fields));
+  return { model, prompt, generation, stream, omitsThoughts, marks: last, ignored: names };
 }
 
 /** Parses a request to count tokens. It ignores the fields of generation. */
@@ -74,9 +80,12 @@ function parseCommon(fields: Fields, served: Served) {
     const value = fields.raw(name, { enum: [[], ""] });
     if (value !== undefined && !isOneOf(value, [[], ""])) throw notSupported(name, "this field");
   }
+  if (fields.raw("thread", { enum: [] }) !== undefined)
+    throw badRequest("thread: this field is not supported by this server", "thread", THREAD_UNSUPPORTED);
   if (!isOneOf(fields.raw("mcp_servers", { type: "array" }), [undefined, []])) ignored.add("mcp_servers");
   const thinking = thinkingOf(fields, served.template, tools.length > 0);
-  for (const name of thinking.ignored) ignored.add(name);
+  const omitsThoughts = omitsThoughtsIn(fields.peek("thinking"));
+  for (const name of thinking.ignored) if (!omitsThoughts || name !== "thinking.display") ignored.add(name);
   const format = outputFormatOf(fields, ignored);
   const { templateArguments, tokensMax: thoughtsMax } = thinking;
   // The answer continues a conversation that ends with the assistant's own words.
@@ -89,7 +98,12 @@ function parseCommon(fields: Fields, served: Served) {
     templateArguments,
     thoughtsMax,
   };
-  return { model, prompt, marks, calls, format, ignored };
+  return { model, prompt, omitsThoughts, marks, calls, format, ignored };
+}
+
+/** True if `thinking` asks for an answer without the text of its thoughts. */
+function omitsThoughtsIn(thinking: unknown): boolean {
+  return typeof thinking === "object" && fieldsOf(thinking, "thinking").string("display") === "omitted";
 }
 
 /** The schema that constrains the answer; null for none. */

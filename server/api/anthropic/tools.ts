@@ -13,6 +13,7 @@ import {
 } from "../openai/tools.ts";
 import { note } from "../past.ts";
 import { type Ignored, noteTheRest } from "./support.ts";
+import { changedTools } from "./tool-changes.ts";
 
 export interface ToolUse {
   /**
@@ -28,7 +29,7 @@ export function toolUseOf(fields: Fields, ignored: Ignored): ToolUse {
   const { choice, isOne } = toolChoiceOf(fields, ignored);
   const given = fields.list("tools", requestLimits.toolsMax, objectKind) ?? [];
   const entries = given.map((tool, index) => fieldsOf(tool, `tools[${index}]`));
-  const tools = entries
+  const tools = changedTools(entries, fields.peek("messages"), ignored)
     .filter((tool) => isReadable(tool, choice, ignored))
     .map((tool) => checkedTool(tool, ignored));
   if (choice.kind === "none" && tools.length > 0) {

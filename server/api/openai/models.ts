@@ -15,7 +15,7 @@ export function modelById(name: string, served: ServedModel, createdSeconds: num
   return modelEntry(name, served, createdSeconds);
 }
 
-/** Entry of one of the model's names. */
+/** Entry of one of the model's names, with the fields of OpenAI's, vLLM's and Anthropic's lists. */
 export function modelEntry(name: string, served: ServedModel, createdSeconds: number): object {
   return {
     id: name,
@@ -25,6 +25,11 @@ export function modelEntry(name: string, served: ServedModel, createdSeconds: nu
     root: served.names[0],
     parent: null,
     max_model_len: served.contextMax,
+    type: "model",
+    display_name: name,
+    created_at: new Date(createdSeconds * 1000).toISOString(),
+    max_input_tokens: served.contextMax,
+    max_tokens: served.contextMax,
     permission: [],
   };
 }

@@ -37,6 +37,7 @@ export const failure = shape({
       type: text,
       "param?": textOrNull,
       "code?": textOrNull,
+      "details?": shape({ error_code: text, unsupported: listOf(text) }),
       "origin?": text,
       "path?": listOf(text),
     }),
@@ -57,6 +58,11 @@ export const model = shape({
   root: text,
   parent: { type: "null" },
   max_model_len: count,
+  type: oneOf("model"),
+  display_name: text,
+  created_at: text,
+  max_input_tokens: count,
+  max_tokens: count,
   permission: nothing,
 });
 export const modelList = shape({ object: oneOf("list"), data: listOf(model) });
@@ -391,6 +397,7 @@ export const message = shape({
     cache_creation_input_tokens: count,
     cache_read_input_tokens: count,
     output_tokens: count,
+    output_tokens_details: shape({ thinking_tokens: count }),
   }),
   "bunting?": why,
 });

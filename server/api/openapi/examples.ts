@@ -197,6 +197,16 @@ const systemBlocks: readonly Body[] = [{ type: "text", text: "Be brief.", ...cac
 
 /** Turns of the Messages API. */
 const turns: readonly Body[] = [
+  {
+    role: "system",
+    content: [
+      {
+        type: "tool_addition",
+        tool: { type: "tool_definition", definition: { name: "clock", input_schema: parameters } },
+      },
+      { type: "tool_removal", tool: { type: "tool_reference", name: "clock" } },
+    ],
+  },
   { role: "user", content: [{ type: "text", text: "Hi", ...cached, citations: [] }], ...cached },
   {
     role: "assistant",

@@ -5,8 +5,8 @@ import { runs } from "../../../tests/support/property.ts";
 import type { ChoiceFinish, Part, TokenEntry, Usage } from "../../answer/events.ts";
 import { Gatherer } from "../../answer/whole.ts";
 import type { ShownEvent } from "../codec.ts";
+import { sealedReasoning } from "../sealed-reasoning.ts";
 import { ResponseCodec, type ResponseObject } from "./codec.ts";
-import { sealedReasoning } from "./items.ts";
 
 type StreamItem = Readonly<Record<string, unknown>> & { readonly id: string; readonly type: string };
 

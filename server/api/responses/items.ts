@@ -6,6 +6,7 @@
 import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { askedFrom, describe, note, type Reading, readInstead } from "../past.ts";
+import { openedReasoning } from "../sealed-reasoning.ts";
 
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
 
@@ -229,19 +230,4 @@ function textsOf(item: Fields, name: string, reading: Reading): string[] {
 function statusOf(item: Fields): ItemStatus {
   const status = item.raw("status", { type: "string" });
   return status === "in_progress" || status === "incomplete" ? status : "completed";
-}
-
-const SEAL = "bunting-1:";
-
-/**
- * Reasoning as one opaque string, for clients that keep nothing else of it. It is not a secret: `content`
- * holds the same text.
- */
-export function sealedReasoning(text: string): string {
-  return SEAL + Buffer.from(text).toString("base64");
-}
-
-/** Reasoning in a string sealed by this server; empty for another server's. */
-function openedReasoning(sealed: string): string[] {
-  return sealed.startsWith(SEAL) ? [Buffer.from(sealed.slice(SEAL.length), "base64").toString()] : [];
 }

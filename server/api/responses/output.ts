@@ -1,8 +1,9 @@
 import type { Part, TokenEntry } from "../../answer/events.ts";
 import type { WholePart } from "../../answer/whole.ts";
 import { chatEntry } from "../openai/logprobs.ts";
+import { sealedReasoning } from "../sealed-reasoning.ts";
 import { CUSTOM_INPUT } from "./conversation.ts";
-import { type Item, type ItemStatus, type OutputText, sealedReasoning } from "./items.ts";
+import type { Item, ItemStatus, OutputText } from "./items.ts";
 import type { WireCall } from "./tools.ts";
 
 /** Emits an event of a stream; the caller adds its sequence number. */

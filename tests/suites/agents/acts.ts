@@ -57,12 +57,26 @@ const handsBy: Readonly<Record<string, Hands>> = {
     look: (query) => ["search_notes", { query }],
     run: () => ["add_numbers", { first: 3, second: 4 }],
   },
+  // Copilot CLI
+  read_bash: {
+    write: (path, file_text) => ["create", { path, file_text }],
+    read: (path) => ["view", { path }],
+    look: (path) => ["view", { path }],
+    run: (command) => ["bash", { command, description: "Runs a command" }],
+  },
   // opencode
-  bash: {
+  todowrite: {
     write: (filePath, content) => ["write", { filePath, content }],
     read: (filePath) => ["read", { filePath }],
     look: (filePath) => ["read", { filePath }],
     run: (command) => ["bash", { command, description: "Runs a command" }],
+  },
+  // Pi
+  bash: {
+    write: (path, content) => ["write", { path, content }],
+    read: (path) => ["read", { path }],
+    look: (path) => ["read", { path }],
+    run: (command) => ["bash", { command }],
   },
 };
 
@@ -140,7 +154,7 @@ function listed(act: string): string {
 
 /** Parses the tools that the prompt offers: their parameters' names, in order. */
 function toolsIn(prompt: string): ReadonlyMap<string, readonly string[]> {
-  const listed = /<tools>\n([\s\S]*?)<\/tools>/.exec(prompt)?.[1] ?? "";
+  const listed = /Tools:\n<tools>\n([\s\S]*?)<\/tools>/.exec(prompt)?.[1] ?? "";
   const tools = listed.split("\n").filter((line) => line !== "");
   return new Map(
     tools.map((line) => {
@@ -165,10 +179,10 @@ export function actedIn(prompt: string, turns: readonly string[]): readonly stri
   const begin = turns.findLastIndex((turn) => actOf(turn) !== null);
   if (begin < 0) return null;
   const [, name = "", folder = ""] = actOf(turns[begin]!)!;
-  if (/file listing/.test(prompt)) return [listed(name)];
   const lastUser = turns.findLast((turn) => turn.startsWith("user\n"))!;
   const sumsUp = lastUser === turns[begin] ? /<summary>/ : /summar/i;
   const tools = toolsIn(prompt);
+  if (tools.size === 0 && /file listing/.test(prompt)) return [listed(name)];
   const hands = Object.entries(handsBy).find(([tool]) => tools.has(tool))?.[1];
   // Agents request titles and summaries without tools, after the act's message or at its end.
   if (hands === undefined || sumsUp.test(lastUser))

@@ -8,10 +8,13 @@ const smallContext = JSON.stringify({
 /** Acts of agents with tools: see acts.ts. */
 const acts = ["write", "parallel", "look", "cut", "on", "long", "compact", "end"];
 
+/** Acts of agents that compact a session on their own alone. */
+const withoutCompact = acts.toSpliced(acts.indexOf("compact"), 1, "parallel");
+
 const notes = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => `note${from + i}`);
 
 /**
- * Agents by name: the package, the title of its section in docs/agents.md, the server's context in tokens,
+ * Agents by name: the package and those that it needs beside it, the title of its section in docs/agents.md, the server's context in tokens,
  * and the groups of acts per process. A process gets arguments, standard input and an environment besides the
  * settings. `cutExit` is the exit code after a truncated answer.
  */
@@ -75,6 +78,25 @@ export const codingAgents = {
         ...["--auto", ...(resumes ? ["--resume"] : [])],
         ...["-p", act === "compact" ? "/compact" : message],
       ],
+    }),
+  },
+  copilot: {
+    npm: "@github/copilot@1.0.102",
+    title: "Copilot CLI",
+    contextMax: 65_536,
+    acts: withoutCompact,
+    start: ({ message, resumes }) => ({
+      args: [...(resumes ? ["--continue"] : []), "--allow-all-tools", "--allow-all-paths", "-p", message],
+    }),
+  },
+  pi: {
+    npm: "@earendil-works/pi-coding-agent@1.6.0",
+    beside: ["node@22.23.3"],
+    title: "Pi",
+    contextMax: 32_768,
+    acts: withoutCompact,
+    start: ({ message, resumes }) => ({
+      args: [...(resumes ? ["--continue"] : []), "--print", message],
     }),
   },
   aider: {

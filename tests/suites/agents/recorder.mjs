@@ -10,7 +10,7 @@ import { join } from "node:path";
 const limitOf = {
   "/v1/responses": "max_output_tokens",
   "/v1/messages": "max_tokens",
-  "/v1/chat/completions": "max_tokens",
+  "/v1/chat/completions": "max_completion_tokens",
 };
 
 /** Listens on a port of its own. `log` is a folder. */

@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import Anthropic from "@anthropic-ai/sdk";
+import { betaZodTool } from "@anthropic-ai/sdk/helpers/beta/zod";
 import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
 import { APICallError, generateText, Output, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
@@ -62,6 +63,19 @@ test("Anthropic's client parses an answer by its schema", async () => {
   expect(parsed_output!.punchline).toContain("mouse");
 });
 
+test("Anthropic's tool runner calls a tool that is added to the conversation", async () => {
+  const run = () => "sunny";
+  const runner = anthropic.beta.messages.toolRunner({
+    model: "demo",
+    max_tokens: 200,
+    messages: [{ role: "user", content: question }],
+    tools: [],
+  });
+  const description = "The weather of a place";
+  runner.addTools(betaZodTool({ name: "get_weather", description, inputSchema: place, run }));
+  expect((await runner).content).toMatchObject([{ type: "text", text: answer }]);
+});
+
 test("the AI SDK by chats holds an answer to a schema", async () => {
   const chats = createOpenAICompatible({
     name: "bunting",
@@ -94,6 +108,7 @@ test("the AI SDK by Messages: text, a tool and its result, a schema and a refusa
     maxOutputTokens: 200,
     output: Output.object({ schema: joke }),
   });
+  expect(output.setup).toContain("cat");
   expect(output.punchline).toContain("mouse");
   const failed = await generateText({ ...asked, prompt: "Hey ".repeat(5000) }).catch(
     (error: unknown) => error,

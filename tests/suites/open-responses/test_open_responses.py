@@ -106,6 +106,6 @@ def test_previous_response(ask):
 
 
 def test_refusal():
-    refused = httpx.post(URL, json={"model": "demo", "input": "Hey", "max_output_tokens": -1})
+    refused = httpx.post(URL, json={"model": "demo", "input": "Hey", "max_output_tokens": 0})
     assert refused.status_code == 400
     assert refused.json()["error"]["param"] == "max_output_tokens"
