@@ -85,7 +85,7 @@ ${rows.join("\n")}
 ## Calls and thoughts
 
 The server finds the form of a model's calls, and the marks of its thoughts, in the chat template: a model of any family may have any of
-them. Columns of the table above name those of the published models. \`call-forms\` and \`dialects\` are tests in \`text/formats/\`: what a
+them. Columns of the table above name those of the published models; "none" if no template with any was found. \`call-forms\` and \`dialects\` are tests in \`text/formats/\`: what a
 model writes is allowed by the grammar, read in pieces of any size, and written by a template of our own in that dialect to the same text, so
 that the next prompt begins with this one and its answer. \`written-calls\` reads calls of any names and arguments in every form.
 

@@ -1,5 +1,7 @@
 /** Table of all families. A new family is a file in this folder and a row here. */
+import { afmoe } from "./afmoe.ts";
 import { apertus } from "./apertus.ts";
+import { arcee } from "./arcee.ts";
 import { bailingMoe } from "./bailing-moe.ts";
 import { bert, xlmRoberta } from "./bert.ts";
 import { cohere2 } from "./cohere2.ts";
@@ -17,12 +19,16 @@ import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
 import { graniteHybrid } from "./granite-hybrid.ts";
 import { graniteMoe } from "./granite-moe.ts";
+import { graniteMoeSwa, graniteSwa } from "./granite-swa.ts";
 import { hunyuanDense, hunyuanMoe } from "./hunyuan.ts";
+import { hyperclovax } from "./hyperclovax.ts";
 import { internlm2 } from "./internlm2.ts";
 import { internlm3 } from "./internlm3.ts";
 import { lfm2, lfm2Moe } from "./lfm2.ts";
+import { lfm3 } from "./lfm3.ts";
 import { llama } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
+import { mellum } from "./mellum.ts";
 import { minimaxM2 } from "./minimax-m2.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
@@ -43,6 +49,7 @@ import { qwen3Next } from "./qwen3-next.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
 import { starcoder2 } from "./starcoder2.ts";
+import { youtu } from "./youtu.ts";
 
 export const families: readonly Family[] = [
   llama,
@@ -105,6 +112,14 @@ export const families: readonly Family[] = [
   lfm2Moe,
   falconH1,
   nemotronH,
+  arcee,
+  afmoe,
+  mellum,
+  graniteSwa,
+  graniteMoeSwa,
+  hyperclovax,
+  youtu,
+  lfm3,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

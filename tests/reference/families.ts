@@ -539,6 +539,56 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     ...{ attention_bias: true, rope_theta: 640_000, use_sliding_window: false, num_nextn_predict_layers: 1 },
     auto_map: { AutoModelForCausalLM: "modeling_mimo.MiMoForCausalLM" },
   }),
+  arcee: of("Arcee", "arcee", { hidden_act: "relu2", rope_theta: 10_000, rope_scaling: yarn }),
+  afmoe: of("Afmoe", "afmoe", {
+    ...{ num_hidden_layers: 4, num_dense_layers: 1, num_experts: 8, num_experts_per_tok: 3 },
+    ...{ moe_intermediate_size: 32, num_shared_experts: 2, route_scale: 2.8, route_norm: true },
+    ...{ n_group: 1, topk_group: 1, global_attn_every_n_layers: 4, sliding_window: 12, mup_enabled: true },
+    layer_types: [..."sssf"].map(layerType),
+    rope_theta: 10_000,
+  }),
+  mellum: of("Mellum", "mellum", {
+    ...{ num_hidden_layers: 4, num_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 40 },
+    ...{ norm_topk_prob: true, sliding_window: 12 },
+    layer_types: [..."ssfs"].map(layerType),
+    rope_parameters: {
+      full_attention: { ...deepseekYarn, rope_theta: 500_000 },
+      sliding_attention: { rope_type: "default", rope_theta: 20_000 },
+    },
+  }),
+  "granite-swa": of("GraniteSWA", "granite_swa", {
+    ...{ ...graniteScales, head_dim: undefined, hidden_size: 128, num_hidden_layers: 5 },
+    ...{ sliding_window: 12, rope_theta: 10_000, layer_rope_theta: [0, 10_000, 10_000, 0, 10_000] },
+    layer_types: [..."fsssf"].map(layerType),
+    tie_word_embeddings: true,
+  }),
+  "granite-swa-thetas": of("GraniteSWA", "granite_swa", {
+    ...{ ...graniteScales, head_dim: undefined, hidden_size: 128, sliding_window: 12 },
+    ...{ rope_theta: 10_000, layer_rope_theta: [500_000, 10_000, 0] },
+  }),
+  "granite-moe-swa": of("GraniteMoeSWA", "granitemoe_swa", {
+    ...{ ...graniteScales, head_dim: undefined, hidden_size: 128, sliding_window: 12 },
+    ...{ num_local_experts: 6, num_experts_per_tok: 2, shared_intermediate_size: 0, rope_theta: 10_000 },
+  }),
+  hyperclovax: of("HyperCLOVAX", "hyperclovax", {
+    ...{ ...graniteScales, logits_scaling: 0.4, head_dim: undefined, hidden_size: 128 },
+    ...{ use_post_norm: true, rope_theta: 500_000 },
+  }),
+  // Untied: while it loads this family, transformers clears the embedding of the padding token.
+  youtu: of("Youtu", "youtu", {
+    ...latents,
+    ...{ q_lora_rank: 48, kv_lora_rank: 64, qk_nope_head_dim: 32, qk_rope_head_dim: 32, v_head_dim: 48 },
+    ...{ rope_theta: 1_600_000, rope_interleave: true },
+  }),
+  lfm3: of("Lfm3", "lfm3", {
+    ...{ rms_norm_eps: undefined, norm_eps: 1e-5, num_hidden_layers: 5, sliding_window: 12 },
+    ...{ conv_bias: false, conv_L_cache: 7, tie_word_embeddings: true },
+    layer_types: ["conv", "sliding_attention", "conv", "full_attention", "conv"],
+    rope_parameters: {
+      sliding_attention: { rope_type: "default", rope_theta: 10_000 },
+      full_attention: { rope_type: "proportional", rope_theta: 1e6, partial_rotary_factor: 0.5 },
+    },
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
@@ -546,7 +596,15 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
  * Models with folders only: GGUF metadata cannot say that some of their layers have no experts, or has no
  * keys for numbers of theirs, or their architecture is unsupported.
  */
-export const foldersOnly: readonly string[] = ["qwen3-moe", "glm", "llama4", "falcon-h1-norm"];
+export const foldersOnly: readonly string[] = [
+  "qwen3-moe",
+  "glm",
+  "llama4",
+  "falcon-h1-norm",
+  "granite-swa-thetas",
+  "hyperclovax",
+  "lfm3",
+];
 
 /** Models with parts that GPU engines refuse. */
 export const cpuOnly: readonly string[] = ["gemma3n", "nemotron-h-moe"];
@@ -614,7 +672,7 @@ export function writeFamily(
   const isWrapped = json.text_config !== undefined;
   const head = hasHead ? headTensors(json) : null;
   const drafting = Number(json.num_nextn_predict_layers ?? 0) > 0 ? [ofDraft] : [];
-  const further = name.startsWith("qwen3-5") || name === "qwen3-next" ? [ofMtp] : [];
+  const further = /^(qwen3-5|qwen3-next$|mellum$)/.test(name) ? [ofMtp] : [];
   const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>
     isWrapped
       ? [...tensors.map(inWrapper), ofTower, ...(head ?? further)]

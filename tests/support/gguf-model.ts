@@ -62,7 +62,9 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
           : converted(tensor, config, conversion.type),
       ),
       ...streamTensors(tensors, config, conversion.type),
-      ...(["gemma4", "mistral4"].includes(config.family) ? joinedExpertTensors : expertTensors)(
+      ...(["gemma4", "mistral4", "granitemoe_swa"].includes(config.family)
+        ? joinedExpertTensors
+        : expertTensors)(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
         conversion.expertType ?? conversion.type,
       ),
@@ -258,6 +260,8 @@ const architectures: Readonly<Record<string, string>> = {
   qwen3_5_moe: "qwen35moe",
   lfm2_moe: "lfm2moe",
   falcon_h1: "falcon-h1",
+  granitemoe_swa: "granite_swa",
+  youtu: "deepseek2",
 };
 
 function architectureOf({ family, shape }: ModelConfig): string {
@@ -382,6 +386,7 @@ const patternFamilies: readonly string[] = [
   "gemma4",
   "gemma4_unified",
   "gemma3n",
+  ...["mellum", "granite_swa", "granitemoe_swa"],
 ];
 
 /** Extra metadata of some architectures. */
@@ -432,6 +437,13 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       ["expert_group_count", "u32", groups],
       ["expert_group_used_count", "u32", groupsUsed],
     );
+  }
+  if (family.endsWith("_swa")) {
+    entries.push([
+      "attention.rope_pattern",
+      "bool[]",
+      shape.layers.map(({ rope }) => (rope === null ? 0 : 1)),
+    ]);
   }
   if (family.startsWith("granite")) {
     entries.push(
@@ -537,6 +549,7 @@ const pairedFamilies: readonly string[] = [
   "mixtral",
   "internlm2",
   "internlm3",
+  ...["arcee", "granite_swa", "granitemoe_swa"],
 ];
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
