@@ -113,6 +113,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   qwen35,
   "deepseek-r1-qwen": { ...qwen2, composes: false },
   f2llmv2: qwen2,
+  stablelm2: qwen2,
   kormo: { ...qwen2, composes: false },
   megrez: { ...qwen2, composes: false },
   tekken: {

@@ -4,6 +4,7 @@ import { apertus } from "./apertus.ts";
 import { arcee } from "./arcee.ts";
 import { bailingMoe } from "./bailing-moe.ts";
 import { bert, xlmRoberta } from "./bert.ts";
+import { cohere } from "./cohere.ts";
 import { cohere2 } from "./cohere2.ts";
 import { deepseekV2, deepseekV3, glm4MoeLite } from "./deepseek.ts";
 import { ernie, ernieMoe } from "./ernie.ts";
@@ -35,6 +36,7 @@ import { mistral } from "./mistral.ts";
 import { mistral4 } from "./mistral4.ts";
 import { mixtral } from "./mixtral.ts";
 import { modernBert } from "./modern-bert.ts";
+import { nemotron } from "./nemotron.ts";
 import { nemotronH } from "./nemotron-h.ts";
 import { nomicBert } from "./nomic-bert.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
@@ -48,6 +50,7 @@ import { qwen3Moe } from "./qwen3-moe.ts";
 import { qwen3Next } from "./qwen3-next.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
+import { stablelm } from "./stablelm.ts";
 import { starcoder2 } from "./starcoder2.ts";
 import { youtu } from "./youtu.ts";
 
@@ -120,6 +123,9 @@ export const families: readonly Family[] = [
   hyperclovax,
   youtu,
   lfm3,
+  cohere,
+  nemotron,
+  stablelm,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -260,6 +260,7 @@ const architectures: Readonly<Record<string, string>> = {
   qwen3_5_moe: "qwen35moe",
   lfm2_moe: "lfm2moe",
   falcon_h1: "falcon-h1",
+  cohere: "command-r",
   granitemoe_swa: "granite_swa",
   youtu: "deepseek2",
 };
@@ -469,7 +470,7 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       ],
     );
   }
-  if (family === "cohere2") entries.push(["logit_scale", "f32", shape.logitScale]);
+  if (family.startsWith("cohere")) entries.push(["logit_scale", "f32", shape.logitScale]);
   return entries;
 }
 
@@ -562,8 +563,8 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
-  const isLess = /^gemma(2|3)?$/.test(family) || /^qwen3_(next|5)/.test(family);
-  if (isLess && name.includes("norm")) values = values.map((value) => value + 1);
+  const isLess = /^(gemma(2|3)?|nemotron)$/.test(family) || /^qwen3_(next|5)/.test(family);
+  if (isLess && /norm\.weight$/.test(name)) values = values.map((value) => value + 1);
   if (family === "falcon_h1") {
     const own = { 0: shape.embeddingScale, 2: shape.logitScale }[tensor.tensor] ?? tensor.factor ?? 1;
     values = values.map((value) => value * own);
