@@ -228,9 +228,10 @@ const transposed = 2048;
 const halfRows = 8192;
 /** Flag BUNTING_KEYS_WITH_VALUES. */
 const keysWithValues = 16384;
-/** Flags BUNTING_GATED_HEADS and BUNTING_NEGATED_EXP. */
+/** Flags BUNTING_GATED_HEADS, BUNTING_NEGATED_EXP and BUNTING_ROW_PER_HEAD. */
 const gatedHeads = 32_768;
 const negatedExp = 65_536;
+const rowPerHead = 131_072;
 /** Step of BUNTING_EXPERT. */
 const expertStep = 128;
 const statuses: readonly (NativeStatus | "ok")[] = [
@@ -368,7 +369,8 @@ export function openLibrary(path: string): NativeLibrary {
         (stored.keysWithValues ? keysWithValues : 0) +
         (stored.groupedHeads ? groupedHeads : 0) +
         (stored.gatedHeads ? gatedHeads : 0) +
-        (stored.negatedExp ? negatedExp : 0);
+        (stored.negatedExp ? negatedExp : 0) +
+        (stored.rowPerHead ? rowPerHead : 0);
       const kind = tensor + stored.expert * expertStep;
       const type = dtype + flags;
       if (factor !== undefined) check(c.bunting_model_factor(model, kind, layer, factor));

@@ -49,7 +49,8 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   const ofLlama = hasExperts ? "mixtral" : isWindowed ? "mistral" : "llama";
   // Dense Granite 4 may have the architecture of the mixtures.
   const ofGranite = hasExperts ? "granitemoe" : "granite";
-  const own = { llama: ofLlama, granitemoe: ofGranite }[named!.name];
+  const ofSwash = hasExperts ? "granitemoe_swa" : "granite_swa";
+  const own = { llama: ofLlama, granitemoe: ofGranite, granite_swa: ofSwash }[named!.name];
   const family = own === undefined ? named! : familyNamed(own);
   const source = new MetadataSource(metadata, architecture, family, facts);
   const shape = shapeOf(family, source);

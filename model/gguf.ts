@@ -208,6 +208,7 @@ export const ggufLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,
   storesOneLess: () => false,
+  storesGatesPerHead: () => false,
   storesNegatedExp: true,
   transposesExperts: () => undefined,
 };

@@ -47,6 +47,8 @@ export interface ModelTensor {
   readonly keysWithValues: boolean;
   /** True if the file alternates a head's rows of q and of its gate: BUNTING_GATED_HEADS. Absent: false. */
   readonly gatedHeads?: boolean;
+  /** True if the file has one row per query head: BUNTING_ROW_PER_HEAD. Absent: false. */
+  readonly rowPerHead?: boolean;
   /** True if the file has -exp(A_log): BUNTING_NEGATED_EXP. Absent: false. */
   readonly negatedExp?: boolean;
   /** Factor of the numbers, applied while loading. Absent: 1. */
@@ -75,6 +77,7 @@ export interface TensorLayout {
   storesPairedRows(family: Family): boolean;
   storesGroupedHeads(family: Family): boolean;
   storesOneLess(family: Family): boolean;
+  storesGatesPerHead(family: Family): boolean;
   /** True if the file has -exp(A_log) of recurrent layers, else A_log. */
   readonly storesNegatedExp: boolean;
   transposesExperts(family: Family): Family["transposesExperts"];
@@ -96,6 +99,7 @@ const huggingFaceLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesGroupedHeads: ({ groupedHeads }) => groupedHeads ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
+  storesGatesPerHead: ({ gatesPerHead }) => gatesPerHead ?? false,
   storesNegatedExp: false,
   transposesExperts: ({ transposesExperts }) => transposesExperts,
   quantisation: null,
@@ -155,7 +159,8 @@ export function matchTensors(
   const isPrefixed = family.prefixes !== undefined && layout.nameOf === folderName;
   const prefix = isPrefixed ? ownPrefixOf(family, stored) : prefixOf(stored, layout);
   const transposing = layout.transposesExperts(family);
-  const places = placesOf(wanted, transposing, config.shape, (want) => {
+  const order = { transposing, gatesPerHead: layout.storesGatesPerHead(family) };
+  const places = placesOf(wanted, order, config.shape, (want) => {
     const name = layout.nameOf(want, family);
     const own = isPrefixed ? prefix + name : behind(prefix, name);
     // Old GGUF files have the keys and values of latents in one matrix, as folders do.
@@ -321,6 +326,7 @@ interface Place {
   readonly groupedHeads: boolean;
   readonly keysWithValues: boolean;
   readonly gatedHeads: boolean;
+  readonly rowPerHead: boolean;
 }
 
 /**
@@ -329,10 +335,11 @@ interface Place {
  */
 function placesOf(
   wanted: readonly WantedTensor[],
-  transposing: Family["transposesExperts"],
+  order: { readonly transposing: Family["transposesExperts"]; readonly gatesPerHead: boolean },
   shape: ModelShape,
   nameOf: (want: WantedTensor) => string,
 ): Place[] {
+  const { transposing, gatesPerHead } = order;
   const stored = new Map<string, { rows: number; count: number; experts: Set<number | null> }>();
   const found = wanted.map((want) => {
     const name = nameOf(want);
@@ -347,8 +354,10 @@ function placesOf(
   return found.map(({ want, name, first }) => {
     const { rows, count, experts } = stored.get(name)!;
     if (latentKinds.includes(want.tensor)) return latentPlace(want, name, count > 1, shape);
+    const rowPerHead = gatesPerHead && want.tensor === TensorKind.qGate;
     const isStacked = experts.size > 1;
-    const matrix = [isStacked ? rows / experts.size : rows, ...want.shape.slice(1)];
+    const rowsEach = isStacked ? rows / experts.size : rows;
+    const matrix = [rowPerHead ? shape.queryHeads : rowsEach, ...want.shape.slice(1)];
     const transposed = isStacked && transposing !== undefined && want.shape.length === 2;
     const isJoined = isStacked && matrix[0] === 2 * want.shape[0]!;
     return {
@@ -361,6 +370,7 @@ function placesOf(
       groupedHeads: false,
       keysWithValues: false,
       gatedHeads: false,
+      rowPerHead,
     };
   });
 }
@@ -383,6 +393,7 @@ function latentPlace(
     groupedHeads: false,
     keysWithValues: isJoined,
     gatedHeads: false,
+    rowPerHead: false,
   };
 }
 
@@ -393,8 +404,9 @@ function latentPlace(
 function inFirstHead(want: WantedTensor, place: Place, family: Family, shape: ModelShape): Place {
   const { headSize, states } = shape;
   const isGated = layersWithHead(shape)[want.layer]?.gatedOutput === true;
-  if (isGated && want.tensor === TensorKind.q) return { ...place, first: 0, gatedHeads: true };
-  if (isGated && want.tensor === TensorKind.qGate) return { ...place, first: headSize, gatedHeads: true };
+  const isJoined = isGated && place.shape[0] === 2 * want.shape[0]!;
+  if (isJoined && want.tensor === TensorKind.q) return { ...place, first: 0, gatedHeads: true };
+  if (isJoined && want.tensor === TensorKind.qGate) return { ...place, first: headSize, gatedHeads: true };
   if (states === undefined || !family.stateGroups?.test(place.name)) return place;
   const { keyHeads, heads, keySize, valueSize } = states;
   const values = heads / keyHeads;
@@ -438,8 +450,8 @@ export function folderTensors({
   isHeadless,
 }: Pick<ModelConfig, "family" | "shape" | "isHeadless">): NamedTensor[] {
   const wanted = wantedTensors({ shape });
-  const { normsOneLess, transposesExperts } = familyNamed(family);
-  const places = placesOf(wanted, transposesExperts, shape, (want) =>
+  const { normsOneLess, transposesExperts: transposing, gatesPerHead = false } = familyNamed(family);
+  const places = placesOf(wanted, { transposing, gatesPerHead }, shape, (want) =>
     behind(isHeadless === true ? null : "", folderName(want, familyNamed(family))),
   );
   return wanted.flatMap((want, index) => {
@@ -495,12 +507,15 @@ const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.q
 
 function match(
   want: WantedTensor,
-  { name, first, shape, everySecond, transposed, halfRows, groupedHeads, keysWithValues, gatedHeads }: Place,
+  place: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
   layout: TensorLayout,
 ): ModelTensor {
+  const { name, first, shape, everySecond, transposed, halfRows, groupedHeads } = place;
+  const { keysWithValues, gatedHeads, rowPerHead } = place;
+  const storedRows = rowPerHead ? shape[0]! : want.shape[0]!;
   const ofKind = {
     tensor: want.tensor,
     layer: want.layer,
@@ -509,6 +524,7 @@ function match(
     groupedHeads,
     keysWithValues,
     ...(gatedHeads ? { gatedHeads } : {}),
+    ...(rowPerHead ? { rowPerHead } : {}),
     ...(want.tensor === TensorKind.stateALog && layout.storesNegatedExp ? { negatedExp: true } : {}),
     transposed,
     halfRows,
@@ -536,8 +552,8 @@ function match(
   if (quantised) {
     const { integers, dtype, source: parts } = quantised;
     if (parts.scales === null && !keysWithValues)
-      return { ...ofKind, ...partOf(quantised, shape[0]!, first, want.shape[0]!) };
-    if ((shape[0] !== want.shape[0] && !keysWithValues) || transposed) {
+      return { ...ofKind, ...partOf(quantised, shape[0]!, first, storedRows) };
+    if ((shape[0] !== storedRows && !keysWithValues) || transposed) {
       throw new ModelError(
         integers.file,
         integers.name,
@@ -575,7 +591,7 @@ function match(
     ...ofKind,
     path: tensor.file,
     offset: tensor.offset + startBytes,
-    bytes: want.shape[0]! * rowBytes,
+    bytes: storedRows * rowBytes,
     dtype,
     name,
   };

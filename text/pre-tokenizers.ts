@@ -74,12 +74,24 @@ const deepseek = onlyPatterns(
   ideographs,
   "\\p{N}",
 );
-const deepseek3 = onlyPatterns(
-  "\\p{N}{1,3}",
-  "[一-龥぀-ゟ゠-ヿ]+",
+const signsBeforeWords =
   "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+" +
-    `| ?[\\p{P}\\p{S}]+[\\r\\n]*|${ends}`,
+  `| ?[\\p{P}\\p{S}]+[\\r\\n]*|${ends}`;
+const deepseek3 = onlyPatterns("\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", signsBeforeWords);
+/** Trinity: digits in groups of three from the right, and scripts without spaces between words apart. */
+const afmoe = onlyPatterns(
+  "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+  "[一-鿿㐀-䶿豈-\ufaff぀-ゟ゠-ヿ･-ﾟ⼀-\u2fdfเ-\u0e7f\u0e80-\u0effក-\u17ffက-႟ꩠ-ꩿꧠ-\ua9ff가-\ud7afᄀ-ᇿ]+",
+  signsBeforeWords,
 );
+/** Youtu-LLM: runs of one East Asian script, or of its punctuation, apart. */
+const youtu: PreTokenizer = {
+  ...onlyPatterns(
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+    `${cased("*", "+")}|${cased("+", "*")}|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${ends}`,
+  ),
+  ignoresMerges: true,
+};
 /** Qwen 3.5: combining marks belong to the letters before them. */
 const qwen35: PreTokenizer = {
   ...qwen2,
@@ -101,6 +113,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   qwen35,
   "deepseek-r1-qwen": { ...qwen2, composes: false },
   f2llmv2: qwen2,
+  stablelm2: qwen2,
   kormo: { ...qwen2, composes: false },
   megrez: { ...qwen2, composes: false },
   tekken: {
@@ -124,6 +137,8 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   hunyuan: { ...qwen2, composes: false },
   "hunyuan-dense": deepseek3,
   "deepseek-v3": deepseek3,
+  afmoe,
+  youtu,
   // Tiny Aya and others of Cohere: digits in groups of three from the right.
   tiny_aya: { ...o200k, patterns: ["\\d{1,3}(?=(?:\\d{3})*\\b)", ...o200k.patterns] },
   bailingmoe2: onlyPatterns(
@@ -141,6 +156,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   "a.x-4.0": onlyPatterns(gpt2),
   gigachat: onlyPatterns(gpt2),
   mellum: onlyPatterns(gpt2),
+  mellum2: onlyPatterns("\\p{N}", ...gpt2WithoutEnds.patterns),
   // Runs of spaces at the end of a text stay with what is before them.
   olmo: gpt2WithoutEnds,
   trillion: gpt2WithoutEnds,

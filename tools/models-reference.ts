@@ -10,7 +10,8 @@ import { schemes } from "../model/quantisation-schemes.ts";
 import { storedTypes } from "../model/stored-types.ts";
 import { TensorKind } from "../model/tensor-kinds.ts";
 import { encoderFile, encoderFolders } from "../tests/reference/encoders.ts";
-import { cpuOnly, familyConfigs, foldersOnly } from "../tests/reference/families.ts";
+import { cpuOnly, foldersOnly } from "../tests/reference/families.ts";
+import { familyConfigs } from "../tests/reference/family-configs.ts";
 import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
 import { dialects } from "../tests/support/dialects.ts";
 import { type CallFormName, callForms } from "../text/formats/call-forms.ts";
@@ -85,7 +86,7 @@ ${rows.join("\n")}
 ## Calls and thoughts
 
 The server finds the form of a model's calls, and the marks of its thoughts, in the chat template: a model of any family may have any of
-them. Columns of the table above name those of the published models. \`call-forms\` and \`dialects\` are tests in \`text/formats/\`: what a
+them. Columns of the table above name those of the published models; "none" if no template with any was found. \`call-forms\` and \`dialects\` are tests in \`text/formats/\`: what a
 model writes is allowed by the grammar, read in pieces of any size, and written by a template of our own in that dialect to the same text, so
 that the next prompt begins with this one and its answer. \`written-calls\` reads calls of any names and arguments in every form.
 

@@ -93,6 +93,7 @@ class Forward {
   Operand multiply_sparse(Operand const& normed, int32_t layer, int64_t rows);
   Operand activated_rows(PackedMatrix const& down);
   void add_both(int32_t layer, int64_t rows);
+  void add_mixture(int32_t layer, int64_t rows);
   void add_shared(int32_t layer, int64_t rows);
   void project_and_append(StepPlan const& plan, int32_t layer);
   void project_and_append_latents(StepPlan const& plan, int32_t layer);

@@ -154,7 +154,7 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
   } else if (model_.has_shared(layer)) {
     add_shared(layer, rows);
   } else if (model_.has_experts(layer)) {
-    add_experts(layer, rows, weights.mlp_norm, work_.x, model_.shape().residual_scale);
+    add_mixture(layer, rows);
   } else {
     Operand const normed = normalise(weights.mlp_norm, rows, weights.gate_up);
     Operand const activated =
@@ -188,7 +188,17 @@ void Forward::add_both(int32_t layer, int64_t rows) {
   add_normed(work_.x, work_.both, weights.mlp_post_norm, model_.shape().residual_scale, rows);
 }
 
-// Adds residual_scale * (experts' output + shared experts' output, maybe gated) to x for the first `rows`
+// Adds residual_scale * norm(experts' output) to x for the first `rows` rows.
+void Forward::add_mixture(int32_t layer, int64_t rows) {
+  LayerWeights const& weights = model_.layer(layer);
+  if (!weights.mlp_post_norm)
+    return add_experts(layer, rows, weights.mlp_norm, work_.x, model_.shape().residual_scale);
+  std::memset(work_.delta, 0, size_t(rows * hidden_stride_) * sizeof(float));
+  add_experts(layer, rows, weights.mlp_norm, work_.delta, 1);
+  add_delta(weights.mlp_post_norm, rows);
+}
+
+// Adds residual_scale * norm(experts' output + shared experts' output, maybe gated) to x for the first `rows`
 // rows.
 void Forward::add_shared(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
@@ -209,7 +219,7 @@ void Forward::add_shared(int32_t layer, int64_t rows) {
     });
   }
   add_normed(work_.delta, work_.both, nullptr, 1, rows);
-  add_delta(nullptr, rows);
+  add_delta(weights.mlp_post_norm, rows);
 }
 
 // Adds scale * the experts' output of the first `rows` rows to `to`; the experts read x through `norm`.

@@ -89,8 +89,9 @@ enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048, BUNTING_HALF_ROWS
  * state: its q, its k, v of its value heads, then their z. It groups those of STATE_B and _A likewise: b, then a. */
 enum { BUNTING_GROUPED_HEADS = 4096 };
 /* Flags of the same kind. GATED_HEADS, for Q and Q_GATE: the file has both in one matrix, per query head its rows of Q, then those
- * of its gate. NEGATED_EXP, for STATE_A_LOG: the file has -exp(A_log). */
-enum { BUNTING_GATED_HEADS = 32768, BUNTING_NEGATED_EXP = 65536 };
+ * of its gate. NEGATED_EXP, for STATE_A_LOG: the file has -exp(A_log). ROW_PER_HEAD, for Q_GATE: the file has one row per query
+ * head, which gates all numbers of the head. */
+enum { BUNTING_GATED_HEADS = 32768, BUNTING_NEGATED_EXP = 65536, BUNTING_ROW_PER_HEAD = 131072 };
 /* Formats of a matrix in memory, which decide how the engine multiplies it.
  * PLAIN: the type that `compute` names.
  * INT8, INT6, INT4, Q8_0: integers in groups along a row that share one f16 scale. INT8 and INT6 have groups of 128 (8.125
@@ -151,7 +152,7 @@ enum { BUNTING_MLP_EXPERTS = 1 };
 enum { BUNTING_MLP_BOTH = 2 };
 enum { BUNTING_MLP_PLAIN = 3 };        /* down(activation(up(n))); GATE_UP stands for its bias and format of up */
 /* Experts and a gated MLP of the same input, added up: experts(n) + gated(n). SHARED_GATED: the latter is multiplied by
- * sigmoid(shared_gate(n)). Neither has biases or a post-norm. */
+ * sigmoid(shared_gate(n)). Neither has biases; a post-norm is that of their sum. */
 enum { BUNTING_MLP_SHARED = 4, BUNTING_MLP_SHARED_GATED = 5 };
 enum { BUNTING_MLP_NONE = 6 };         /* the layer has a mixer only */
 enum { BUNTING_MLP_SHARED_PLAIN = 7 }; /* as SHARED; neither experts nor the MLP have a gate: down(activation(up(n))) */

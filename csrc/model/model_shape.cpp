@@ -96,17 +96,19 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
       (layer.norms != 15 || layer.parallel || (layer.biases & ~BUNTING_BIAS_QKV)))
     fail(BUNTING_INVALID,
          "model shape: a layer with experts beside an MLP has all norms, and no biases but of q, k and v");
-  if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
-    fail(BUNTING_INVALID,
-         "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
+  if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_SUM)))
+    fail(
+        BUNTING_INVALID,
+        "model shape: a layer with experts has no norm of the sum behind its MLP, and the MLP not beside the "
+        "attention");
   bool const is_shared = layer.mlp == BUNTING_MLP_SHARED || layer.mlp == BUNTING_MLP_SHARED_GATED ||
                          layer.mlp == BUNTING_MLP_SHARED_PLAIN;
-  if (is_shared && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST) ||
+  if (is_shared && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_SUM) ||
                     (layer.biases & (BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN))))
     fail(
         BUNTING_INVALID,
-        "model shape: a layer with shared experts has no norm after its MLP and no biases in it, and the MLP "
-        "not beside the attention");
+        "model shape: a layer with shared experts has no norm of the sum behind its MLP and no biases in it, "
+        "and the MLP not beside the attention");
   if (!mixes_experts(layer.mlp) && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
   check_range("a layer's gated_output", layer.gated_output, 0,

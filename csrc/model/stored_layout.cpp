@@ -11,7 +11,8 @@ namespace {
 
 constexpr int32_t kFlags = BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS | BUNTING_EVERY_SECOND |
                            BUNTING_TRANSPOSED | BUNTING_GROUPED_HEADS | BUNTING_HALF_ROWS |
-                           BUNTING_KEYS_WITH_VALUES | BUNTING_GATED_HEADS | BUNTING_NEGATED_EXP;
+                           BUNTING_KEYS_WITH_VALUES | BUNTING_GATED_HEADS | BUNTING_NEGATED_EXP |
+                           BUNTING_ROW_PER_HEAD;
 
 }  // namespace
 
@@ -27,6 +28,7 @@ StoredLayout::StoredLayout(int32_t dtype_and_flags, TensorKind const& kind, Tens
       is_grouped(dtype_and_flags & BUNTING_GROUPED_HEADS),
       is_gated(dtype_and_flags & BUNTING_GATED_HEADS),
       is_negated_exp(dtype_and_flags & BUNTING_NEGATED_EXP),
+      is_row_per_head(dtype_and_flags & BUNTING_ROW_PER_HEAD),
       is_with_values(dtype_and_flags & BUNTING_KEYS_WITH_VALUES),
       is_vector(!to.part.data),
       rows(to.rows),
@@ -48,6 +50,7 @@ StoredLayout::StoredLayout(int32_t dtype_and_flags, TensorKind const& kind, Tens
     if (kind.kind == BUNTING_T_LATENT_VALUES) order.run = shape.value_size, order.run_first = shape.key_size;
   }
   if (is_every_second) order.step = 2;
+  if (is_row_per_head) order.repeats = has.head_size;
   if (is_gated) {
     runs = shape.query_heads;
     order.run_step = 2 * has.head_size;
@@ -75,6 +78,7 @@ void StoredLayout::validate(TensorKind const& kind, TensorTarget const& to, std:
   if (is_gated && !(kind.traits & kGatedHeads)) refuse("cannot alternate with a gate");
   if (is_in_runs() && (is_paired || is_every_second || (is_grouped && is_gated)))
     refuse("cannot be grouped by head and in another order");
+  if (is_row_per_head && (kind.kind != BUNTING_T_Q_GATE || is_gated)) refuse("cannot have a row per head");
   if (is_negated_exp && !(kind.traits & kDecay)) refuse("cannot be stored as its negated exponential");
   if ((is_every_second || is_transposed) && !(kind.traits & kPerExpert))
     refuse("cannot be interleaved or transposed");
@@ -94,6 +98,7 @@ int64_t StoredLayout::numbers() const {
   int64_t const row = is_vector ? 1 : cols;
   if (is_with_values) return stored_rows() * stored_cols();
   if (is_in_runs()) return ((runs - 1) * order.run_step + order.run) * row;
+  if (is_row_per_head) return stored_rows() * cols;
   if (is_half_rows) return (2 * cols - 1) * rows;
   if (!is_every_second) return rows * cols;
   if (is_transposed) return 2 * rows * cols - 1;

@@ -14,11 +14,13 @@ namespace bunting {
 struct StoredRows {
   // `rotated` rows of each head come in pairs, those behind the first `unrotated` ones.
   int64_t head_size = 1, rotated = 0, unrotated = 0;
-  int64_t step = 1;  // 2: every second row is another tensor's
+  int64_t step = 1;     // 2: every second row is another tensor's
+  int64_t repeats = 1;  // so many rows of the tensor are one row of the file
   // run > 0: so many rows of the tensor in each run_step of the file, behind its first run_first.
   int64_t run = 0, run_step = 0, run_first = 0;
 
   int64_t source(int64_t row) const {
+    if (repeats > 1) return row / repeats;
     if (run > 0) return row / run * run_step + run_first + row % run;
     int64_t const in_head = row % head_size - unrotated, half = rotated / 2;
     return (in_head >= 0 && in_head < rotated ? row - in_head + 2 * (in_head % half) + in_head / half : row) *
@@ -31,6 +33,7 @@ struct StoredLayout {
   StoredType const* type = nullptr;
   bool is_paired = false, is_one_less = false, is_every_second = false, is_transposed = false;
   bool is_half_rows = false, is_grouped = false, is_gated = false, is_negated_exp = false;
+  bool is_row_per_head = false;
   bool is_with_values = false;  // keys and values of latents are in one matrix
   int64_t turned = 0;           // > 0: columns of the file are rows of the tensor, so many per head
   bool is_vector = false;
@@ -47,13 +50,14 @@ struct StoredLayout {
   // Bytes from the tensor's first number to its last.
   uint64_t bytes() const { return uint64_t(type->bytes_of(numbers())); }
   // Shape of the matrix in the file that has the tensor's rows.
-  int64_t stored_rows() const { return is_with_values ? heads * order.run_step : rows; }
+  int64_t stored_rows() const { return is_with_values ? heads * order.run_step : rows / order.repeats; }
   int64_t stored_cols() const { return turned > 0 ? turned : cols; }
   // Bytes of a row, which `order` and `from` of the functions below count in.
   int64_t row_bytes() const { return type->bytes_of(stored_cols()); }
   // True if a matrix has its rows in the file as they are in memory, one after the other.
   bool is_in_order() const {
-    return order.rotated == 0 && !is_every_second && !is_transposed && !is_in_runs() && !is_with_values;
+    return order.rotated == 0 && !is_every_second && !is_transposed && !is_in_runs() && !is_with_values &&
+           !is_row_per_head;
   }
   // True if rows of other tensors lie between those of this one.
   bool is_in_runs() const { return is_grouped || is_gated; }

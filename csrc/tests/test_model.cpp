@@ -179,6 +179,51 @@ TEST(model_has_no_tensors_beyond_its_shape) {
           "took tensor %d", tensor);
 }
 
+// LFM3's files have one row of the gate for each head.
+TEST(model_takes_a_row_of_the_gate_for_each_head) {
+  bunting_model_shape shape = tiny_shape();
+  shape.layer = tiny_layers([](auto& layer) { layer.gated_output = 1; });
+  TinyFile const file(shape);
+  std::string const path = file.path() + "-rows";
+  std::FILE* const from = std::fopen(file.path().c_str(), "rb");
+  std::FILE* const to = std::fopen(path.c_str(), "wb");
+  REQUIRE(from && to, "no files");
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  auto const load = [&](TinyFile::Tensor const& t, std::string const& at, uint64_t offset, int32_t flag) {
+    return bunting_model_load(opened, t.tensor, t.layer, at.c_str(), offset, BUNTING_F32 + flag, t.rows,
+                              t.cols);
+  };
+  int64_t const head_size = shape.head_size;
+  std::vector<std::pair<TinyFile::Tensor, uint64_t>> gates;
+  for (TinyFile::Tensor const& t : file.tensors()) {
+    bool const is_gate = t.tensor == BUNTING_T_Q_GATE;
+    if (!is_gate) {
+      CHECK(load(t, file.path(), t.offset, BUNTING_ROW_PER_HEAD) == BUNTING_INVALID, "tensor %d", t.tensor);
+      CHECK(load(t, file.path(), t.offset, 0) == BUNTING_OK, "%s", bunting_last_error());
+      continue;
+    }
+    std::vector<float> numbers(size_t(t.rows * t.cols));
+    std::fseek(from, long(t.offset), SEEK_SET);
+    CHECK(std::fread(numbers.data(), 4, numbers.size(), from) == numbers.size(), "a short file");
+    gates.push_back({t, uint64_t(std::ftell(to))});
+    for (int64_t row = 0; row < t.rows; row++) {
+      float const* const of_head = numbers.data() + row / head_size * head_size * t.cols;
+      if (row % head_size == 0) std::fwrite(of_head, 4, size_t(t.cols), to);
+      for (int64_t i = 0; i < t.cols; i++) file.poke(t.tensor, t.layer, row * t.cols + i, of_head[i]);
+    }
+  }
+  std::fclose(from);
+  std::fclose(to);
+  CHECK(!gates.empty(), "no gates");
+  for (auto const& [t, offset] : gates)
+    CHECK(load(t, path, offset, BUNTING_ROW_PER_HEAD) == BUNTING_OK, "%s", bunting_last_error());
+  REQUIRE(bunting_model_seal(opened) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(logits_of(opened) == logits_of(load_model(shape, file).get()), "the logits differ");
+  unlink(path.c_str());  // GPU engines read it when they open
+}
+
 TEST(model_takes_every_element_type_at_any_offset) {
   bunting_model_shape shape = tiny_shape();
   shape.compute = BUNTING_F32;

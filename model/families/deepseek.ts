@@ -5,7 +5,7 @@
 import { type Experts, shapeLimits } from "../shape.ts";
 import { nextnHead } from "./draft-heads.ts";
 import { expertsOf, mixedLayers, sharedWidth, sigmoidRouter } from "./experts.ts";
-import type { Family, Names, Source } from "./family.ts";
+import { type Family, layersOf, type Names, type Source } from "./family.ts";
 import { latentAttention, latentNames } from "./latent.ts";
 
 /** Traits of all these families. */
@@ -65,11 +65,12 @@ export const glm4MoeLite: Family = {
   },
 };
 
-/** GGUF files have one architecture for all of these, and for models without experts, which are refused. */
+/** GGUF files have one architecture for all of these, and for models without experts (youtu.ts). */
 function fromFile(source: Source): Described {
-  const count: Names = [null, "expert_count"];
-  if (source.integer(count, 0, shapeLimits.experts, 0) === 0)
-    source.refuse(count, "latent attention without experts is not supported");
+  if (source.integer([null, "expert_count"], 0, shapeLimits.experts, 0) === 0) {
+    const { layer, ...attention } = latentAttention(source);
+    return { ...attention, layers: layersOf(source.layers, () => layer) };
+  }
   const gating: Names = [null, "expert_gating_func"];
   // Early files do not say how experts are chosen. Those of models with sigmoids have a bias for the choice.
   const first = source.rows("ffn_gate_inp.weight") === null ? null : firstSparse(source);

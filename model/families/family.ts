@@ -114,6 +114,8 @@ export interface Family {
    * value.
    */
   readonly groupedHeads?: boolean;
+  /** True if folders store one row of the attention's gate per query head, for all numbers of the head. */
+  readonly gatesPerHead?: boolean;
   /** Tensors of recurrent layers whose rows are stored together for each key head, in folders and GGUF files. */
   readonly stateGroups?: RegExp;
   /** Formats whose rotated rows of q and k are interleaved in pairs. */

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { familyConfigs } from "../../tests/reference/families.ts";
+import { familyConfigs } from "../../tests/reference/family-configs.ts";
 import { parseModelConfig } from "../config.ts";
 import type { JsonObject } from "../json.ts";
 import type { StoredTensor } from "../safetensors.ts";

@@ -1,7 +1,10 @@
 /** Table of all families. A new family is a file in this folder and a row here. */
+import { afmoe } from "./afmoe.ts";
 import { apertus } from "./apertus.ts";
+import { arcee } from "./arcee.ts";
 import { bailingMoe } from "./bailing-moe.ts";
 import { bert, xlmRoberta } from "./bert.ts";
+import { cohere } from "./cohere.ts";
 import { cohere2 } from "./cohere2.ts";
 import { deepseekV2, deepseekV3, glm4MoeLite } from "./deepseek.ts";
 import { ernie, ernieMoe } from "./ernie.ts";
@@ -17,18 +20,23 @@ import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
 import { graniteHybrid } from "./granite-hybrid.ts";
 import { graniteMoe } from "./granite-moe.ts";
+import { graniteMoeSwa, graniteSwa } from "./granite-swa.ts";
 import { hunyuanDense, hunyuanMoe } from "./hunyuan.ts";
+import { hyperclovax } from "./hyperclovax.ts";
 import { internlm2 } from "./internlm2.ts";
 import { internlm3 } from "./internlm3.ts";
 import { lfm2, lfm2Moe } from "./lfm2.ts";
+import { lfm3 } from "./lfm3.ts";
 import { llama } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
+import { mellum } from "./mellum.ts";
 import { minimaxM2 } from "./minimax-m2.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
 import { mistral4 } from "./mistral4.ts";
 import { mixtral } from "./mixtral.ts";
 import { modernBert } from "./modern-bert.ts";
+import { nemotron } from "./nemotron.ts";
 import { nemotronH } from "./nemotron-h.ts";
 import { nomicBert } from "./nomic-bert.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
@@ -42,7 +50,9 @@ import { qwen3Moe } from "./qwen3-moe.ts";
 import { qwen3Next } from "./qwen3-next.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
+import { stablelm } from "./stablelm.ts";
 import { starcoder2 } from "./starcoder2.ts";
+import { youtu } from "./youtu.ts";
 
 export const families: readonly Family[] = [
   llama,
@@ -105,6 +115,17 @@ export const families: readonly Family[] = [
   lfm2Moe,
   falconH1,
   nemotronH,
+  arcee,
+  afmoe,
+  mellum,
+  graniteSwa,
+  graniteMoeSwa,
+  hyperclovax,
+  youtu,
+  lfm3,
+  cohere,
+  nemotron,
+  stablelm,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -10,13 +10,13 @@ import { join } from "node:path";
 import { openModelFolder } from "../../model/folder.ts";
 import {
   cpuOnly,
-  familyConfigs,
   familyLogits,
   familyPositions,
   familyPrompt,
   foldersOnly,
   writeFamily,
 } from "../reference/families.ts";
+import { familyConfigs } from "../reference/family-configs.ts";
 import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 import { cosineOf, largestDifference, sameBits } from "./compare.ts";

@@ -50,6 +50,8 @@ const kinds = [
   ["granite4-moe", "Mamba-2 beside experts"],
   ["falcon-h1", "Mamba-2 and attention side by side"],
   ["lfm2", "short convolutions"],
+  ["afmoe", "experts beside shared ones with a norm of their sum, gates of outputs in a tensor of their own"],
+  ["lfm3", "a gate per head, norms around short convolutions"],
 ] as const;
 interface Way {
   readonly device: string;

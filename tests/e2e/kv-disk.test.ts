@@ -4,7 +4,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject } from "../../model/json.ts";
-import { familyConfigs, writeFamily } from "../reference/families.ts";
+import { writeFamily } from "../reference/families.ts";
+import { familyConfigs } from "../reference/family-configs.ts";
 import { Program } from "./program.ts";
 
 setDefaultTimeout(120_000);

@@ -9,7 +9,7 @@ GLM-4 MoE, whose layers compute the same. MiMo is read as a Qwen2.
 For each model, or those named: families/<name>.f32.bin, the logits after three positions of a fixed prompt as raw little-endian
 float32 [3, vocab], computed in float32 from the weights as stored. transformers converts MXFP4 weights to
 bfloat16 first (with the package accelerate), which is exact. The committed files come from torch 2.13.0 and transformers
-5.23.0.
+5.23.0 and 5.24.0.
 """
 
 import json

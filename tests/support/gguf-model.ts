@@ -62,7 +62,9 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
           : converted(tensor, config, conversion.type),
       ),
       ...streamTensors(tensors, config, conversion.type),
-      ...(["gemma4", "mistral4"].includes(config.family) ? joinedExpertTensors : expertTensors)(
+      ...(["gemma4", "mistral4", "granitemoe_swa"].includes(config.family)
+        ? joinedExpertTensors
+        : expertTensors)(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
         conversion.expertType ?? conversion.type,
       ),
@@ -258,6 +260,9 @@ const architectures: Readonly<Record<string, string>> = {
   qwen3_5_moe: "qwen35moe",
   lfm2_moe: "lfm2moe",
   falcon_h1: "falcon-h1",
+  cohere: "command-r",
+  granitemoe_swa: "granite_swa",
+  youtu: "deepseek2",
 };
 
 function architectureOf({ family, shape }: ModelConfig): string {
@@ -382,6 +387,7 @@ const patternFamilies: readonly string[] = [
   "gemma4",
   "gemma4_unified",
   "gemma3n",
+  ...["mellum", "granite_swa", "granitemoe_swa"],
 ];
 
 /** Extra metadata of some architectures. */
@@ -433,6 +439,13 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       ["expert_group_used_count", "u32", groupsUsed],
     );
   }
+  if (family.endsWith("_swa")) {
+    entries.push([
+      "attention.rope_pattern",
+      "bool[]",
+      shape.layers.map(({ rope }) => (rope === null ? 0 : 1)),
+    ]);
+  }
   if (family.startsWith("granite")) {
     entries.push(
       ["embedding_scale", "f32", shape.embeddingScale],
@@ -457,7 +470,7 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       ],
     );
   }
-  if (family === "cohere2") entries.push(["logit_scale", "f32", shape.logitScale]);
+  if (family.startsWith("cohere")) entries.push(["logit_scale", "f32", shape.logitScale]);
   return entries;
 }
 
@@ -537,6 +550,7 @@ const pairedFamilies: readonly string[] = [
   "mixtral",
   "internlm2",
   "internlm3",
+  ...["arcee", "granite_swa", "granitemoe_swa"],
 ];
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
@@ -549,8 +563,8 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
-  const isLess = /^gemma(2|3)?$/.test(family) || /^qwen3_(next|5)/.test(family);
-  if (isLess && name.includes("norm")) values = values.map((value) => value + 1);
+  const isLess = /^(gemma(2|3)?|nemotron)$/.test(family) || /^qwen3_(next|5)/.test(family);
+  if (isLess && /norm\.weight$/.test(name)) values = values.map((value) => value + 1);
   if (family === "falcon_h1") {
     const own = { 0: shape.embeddingScale, 2: shape.logitScale }[tensor.tensor] ?? tensor.factor ?? 1;
     values = values.map((value) => value * own);

@@ -97,6 +97,14 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.mixer\.gate\.weight$/, ".ffn_gate_inp.weight"],
     [/\.mixer\.gate\.e_score_correction_bias$/, ".exp_probs_b.bias"],
   ],
+  afmoe: [
+    [/\.self_attn\.gate_proj\./, ".attn_gate."],
+    [/\.post_attention_layernorm\./, ".post_attention_norm."],
+    [/\.pre_mlp_layernorm\./, ".ffn_norm."],
+    [/\.mlp\.router\.gate\./, ".ffn_gate_inp."],
+    [/\.mlp\.expert_bias$/, ".exp_probs_b.bias"],
+  ],
+  granitemoe_swa: [[/\.block_sparse_moe\.router\./, ".ffn_gate_inp."]],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
 };
 const sameNames: Readonly<Record<string, string>> = {
