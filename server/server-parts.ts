@@ -41,8 +41,8 @@ export function openLedger(
   keys: ApiKeys,
 ): UsageLedger {
   const quotas = quota.map((given) => {
-    const [, key, tokens] = /^(.+)=(\d+)(?:\/day)?$/.exec(given)!;
-    return { tenant: tenantOf(key!), tokensPerDay: Number(tokens) };
+    const { key, tokensPerDay } = quotaOf(given);
+    return { tenant: tenantOf(key), tokensPerDay };
   });
   const path = typeof data === "object" ? join(data.folder, "usage", "index.sqlite") : null;
   try {
@@ -55,6 +55,20 @@ export function openLedger(
       `The use of keys cannot be kept in ${path}: ${reason}; --data names another folder.`,
     );
   }
+}
+
+function quotaOf(given: string): { readonly key: string; readonly tokensPerDay: number } {
+  const [, key, tokens] = /^(.+)=(\d+)(?:\/day)?$/.exec(given)!;
+  return { key: key!, tokensPerDay: Number(tokens) };
+}
+
+/** Notes for people about quotas of keys that the server does not accept; they name no key. */
+export function quotaNotes({ quota }: Pick<Config, "quota">, keys: ApiKeys): readonly string[] {
+  return quota.flatMap((given, index) =>
+    keys.accepts(quotaOf(given).key)
+      ? []
+      : [`--quota ${index + 1} of ${quota.length} limits nobody: its key is none of the API keys`],
+  );
 }
 
 /** Throws ConfigError if others can reach the address without a key. */

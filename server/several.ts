@@ -42,7 +42,7 @@ import {
   type WatchServices,
 } from "./open-model.ts";
 import { type EngineEvents, type RunningServer, STOPPING, type StartEvents } from "./running-server.ts";
-import { jobSettings, originRules, sessionPolicyOf } from "./server-parts.ts";
+import { jobSettings, originRules, quotaNotes, sessionPolicyOf } from "./server-parts.ts";
 import { JOBS_NAME, type OpenModel, severalOpening } from "./several-opening.ts";
 import { version } from "./version.ts";
 
@@ -96,6 +96,7 @@ export async function startSeveral(
       ? await Front.takeOver(config, JOBS_NAME, lifecycle, predecessor!)
       : new Front(stores, address);
   const { responses, store, server } = front;
+  notes.push(...quotaNotes(config, keys));
   if (front.jobsNote !== null) notes.push(front.jobsNote);
   const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);

@@ -26,7 +26,7 @@ import {
 import { type Opening, openingOf } from "./opening.ts";
 import { aboutOf, type ServedModel } from "./request/served-model.ts";
 import { type RunningServer, STOPPING, type StartEvents } from "./running-server.ts";
-import { jobSettings, originRules, sessionPolicyOf } from "./server-parts.ts";
+import { jobSettings, originRules, quotaNotes, sessionPolicyOf } from "./server-parts.ts";
 import { startSeveral } from "./several.ts";
 import { version } from "./version.ts";
 
@@ -96,9 +96,12 @@ export async function startServer(
     url: server.origin,
     model: prepared.names[0]!,
     startTimes: watched.engines.startTimes,
-    notes: [watched.engines.packedNote, ...modelNotes(prepared.folder, text.template), jobsNote].filter(
-      (note) => note !== null,
-    ),
+    notes: [
+      watched.engines.packedNote,
+      ...modelNotes(prepared.folder, text.template),
+      ...quotaNotes(config, keys),
+      jobsNote,
+    ].filter((note) => note !== null),
     get active() {
       return lifecycle.active;
     },

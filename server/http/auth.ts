@@ -55,7 +55,11 @@ export class ApiKeys {
   /** True if the request carries a key that this server accepts. */
   isKnown(headers: Headers): boolean {
     const key = keyOf(headers);
-    return key !== null && (this.#admins.holds(key) || this.#users.holds(key));
+    return key !== null && this.accepts(key);
+  }
+
+  accepts(key: string): boolean {
+    return this.#admins.holds(key) || this.#users.holds(key);
   }
 
   /**

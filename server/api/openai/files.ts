@@ -53,6 +53,7 @@ export async function createFile(call: Call, jobs: JobService): Promise<object> 
     }
     const expiresAfter = fileExpiry(fields) ?? settings.retentionSeconds;
     if (upload === null) throw badRequest("the form has no file: send one in the field file", "file");
+    await (upload as Upload).sync();
     return fileObject((upload as Upload).finish(createdAt + expiresAfter));
   } catch (error) {
     (upload as Upload | null)?.discard();
