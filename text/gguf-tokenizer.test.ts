@@ -113,6 +113,7 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     ["deepseek-v3", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| |日本"],
     ["tiny_aya", "It's| |12|345| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
     ["afmoe", "It|'s| |12|345| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| |日本"],
+    ["jais-2", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["youtu", "It's| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| |日本"],
     ["mellum2", "It|'s| |1|2|3|4|5| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["trillion", "It|'s| 12345| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
@@ -128,6 +129,16 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
   ];
   test.each(lines)("%s", (pre, pieces) => {
     expect(cut(pre, text).join("|")).toBe(pieces);
+  });
+  test("jais-2 cuts runs of spaces to powers of two", () => {
+    expect(cut("jais-2", `a${" ".repeat(15)}b\n`)).toEqual([
+      "a",
+      " ".repeat(8),
+      " ".repeat(4),
+      "  ",
+      " b",
+      "\n",
+    ]);
   });
   test("qwen35 keeps marks with their letters", () => {
     expect(cut("qwen35", "हिन्दी x")).toEqual(["हिन्दी", " x"]);

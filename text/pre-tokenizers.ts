@@ -92,6 +92,11 @@ const youtu: PreTokenizer = {
   ),
   ignoresMerges: true,
 };
+/** Jais 2: runs of spaces in pieces whose lengths are powers of two. */
+const spaces = [512, 256, 128, 64, 32, 16, 8, 4].map((count) => `\\s{${count}}(?!\\S)`).join("|");
+const jais2 = onlyPatterns(
+  `${contractions}|${words}|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|${spaces}|\\s{1,2}(?!\\S)|\\s`,
+);
 /** Qwen 3.5: combining marks belong to the letters before them. */
 const qwen35: PreTokenizer = {
   ...qwen2,
@@ -139,6 +144,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   "deepseek-v3": deepseek3,
   afmoe,
   youtu,
+  "jais-2": jais2,
   // Tiny Aya and others of Cohere: digits in groups of three from the right.
   tiny_aya: { ...o200k, patterns: ["\\d{1,3}(?=(?:\\d{3})*\\b)", ...o200k.patterns] },
   bailingmoe2: onlyPatterns(

@@ -1,6 +1,6 @@
 /** Arcee's AFM: Llama with an MLP without a gate, whose activation is a squared ReLU. */
 import { plainLayer } from "../shape.ts";
-import { biasesOf } from "./biases.ts";
+import { biasesWithoutGate } from "./biases.ts";
 import { type Family, layersOf } from "./family.ts";
 
 export const arcee: Family = {
@@ -15,7 +15,7 @@ export const arcee: Family = {
     if (source.text(["hidden_act", null], "relu2") !== "relu2") {
       source.refuse(["hidden_act", null], "wanted: relu2");
     }
-    const biases = biasesOf(source);
+    const biases = biasesWithoutGate(source);
     return {
       activation: "reluSquared",
       ropes: [source.rope()],

@@ -96,6 +96,19 @@ export const gemma2: Family = {
   },
 };
 
+/** VaultGemma, trained with differential privacy: Gemma 2 without norms after its parts. */
+export const vaultGemma: Family = {
+  ...gemma2,
+  name: "vaultgemma",
+  models: "VaultGemma 1B",
+  classes: ["VaultGemmaForCausalLM"],
+  metadata: [],
+  describe(source) {
+    const { layers, ...traits } = gemma2.describe(source);
+    return { ...traits, layers: layers.map((layer) => ({ ...layer, norms: "before" })) };
+  },
+};
+
 /** `isAlwaysEncoder`: true for a GGUF architecture of its own. */
 function describeGemma3(source: Source, isAlwaysEncoder: boolean): ReturnType<Family["describe"]> {
   const period = source.integer(["sliding_window_pattern", null], 1, shapeLimits.layers, 6);

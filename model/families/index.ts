@@ -11,7 +11,7 @@ import { ernie, ernieMoe } from "./ernie.ts";
 import { exaone4 } from "./exaone4.ts";
 import { falconH1 } from "./falcon-h1.ts";
 import type { Family } from "./family.ts";
-import { gemma, gemma2, gemma3, gemmaEmbedding } from "./gemma.ts";
+import { gemma, gemma2, gemma3, gemmaEmbedding, vaultGemma } from "./gemma.ts";
 import { gemma3n } from "./gemma3n.ts";
 import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
@@ -25,6 +25,7 @@ import { hunyuanDense, hunyuanMoe } from "./hunyuan.ts";
 import { hyperclovax } from "./hyperclovax.ts";
 import { internlm2 } from "./internlm2.ts";
 import { internlm3 } from "./internlm3.ts";
+import { jais2 } from "./jais2.ts";
 import { lfm2, lfm2Moe } from "./lfm2.ts";
 import { lfm3 } from "./lfm3.ts";
 import { llama } from "./llama.ts";
@@ -126,6 +127,8 @@ export const families: readonly Family[] = [
   cohere,
   nemotron,
   stablelm,
+  jais2,
+  vaultGemma,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

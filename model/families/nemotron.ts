@@ -3,7 +3,7 @@
  * whose activation is a squared ReLU, and a part of each head rotated.
  */
 import { plainLayer } from "../shape.ts";
-import { biasesOf } from "./biases.ts";
+import { biasesWithoutGate } from "./biases.ts";
 import { type Family, layersOf } from "./family.ts";
 
 export const nemotron: Family = {
@@ -19,7 +19,7 @@ export const nemotron: Family = {
     if (source.text(["hidden_act", null], "relu2") !== "relu2") {
       source.refuse(["hidden_act", null], "wanted: relu2");
     }
-    const biases = biasesOf(source);
+    const biases = biasesWithoutGate(source);
     return {
       norm: "biasedLayer",
       activation: "reluSquared",

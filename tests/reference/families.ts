@@ -26,6 +26,7 @@ export const foldersOnly: readonly string[] = [
   "granite-swa-thetas",
   "hyperclovax",
   "lfm3",
+  "vaultgemma",
 ];
 
 /** Models with parts that GPU engines refuse. */

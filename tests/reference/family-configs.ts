@@ -582,6 +582,16 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     ...{ head_dim: undefined, hidden_size: 128, partial_rotary_factor: 0.25, rope_theta: 10_000 },
     ...{ use_qkv_bias: true, use_parallel_residual: false, rms_norm_eps: undefined, layer_norm_eps: 1e-5 },
   }),
+  jais2: of("Jais2", "jais2", {
+    ...{ hidden_act: "relu2", attention_bias: true, mlp_bias: true, rope_theta: 500_000 },
+    ...{ rms_norm_eps: undefined, layer_norm_eps: 1e-5 },
+  }),
+  vaultgemma: of("VaultGemma", "vaultgemma", {
+    ...{ num_hidden_layers: 4, hidden_activation: "gelu_pytorch_tanh", query_pre_attn_scalar: 32 },
+    ...{ attn_logit_softcapping: 5.5, final_logit_softcapping: 3.5, sliding_window: 12 },
+    layer_types: [..."sfsf"].map(layerType),
+    tie_word_embeddings: true,
+  }),
   lfm3: of("Lfm3", "lfm3", {
     ...{ rms_norm_eps: undefined, norm_eps: 1e-5, num_hidden_layers: 5, sliding_window: 12 },
     ...{ conv_bias: false, conv_L_cache: 7, tie_word_embeddings: true },
