@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { chooseGguf, descriptionsOf, quantOf, weightsOf } from "./choose.ts";
 import { HubError } from "./hub-error.ts";
 import { ollamaModel, ollamaNames } from "./ollama-names.ts";
+import { unknownName } from "./resolve.ts";
 
 const sized = (paths: readonly string[]) => paths.map((path) => ({ path, bytes: 1024 }));
 const chosen = (paths: readonly string[], variant: string | null): readonly string[] | string => {
@@ -79,7 +80,13 @@ test("Ollama's names lead to repositories", () => {
   });
   expect(ollamaModel("qwen3")).toEqual(ollamaModel("qwen3:8b"));
   expect(ollamaModel("qwen3:latest")).toEqual(ollamaModel("qwen3:8b"));
+  expect(ollamaModel("gemma4")!.name).toBe("unsloth/gemma-4-E4B-it-GGUF");
+  expect(ollamaModel("glm-4.7-flash")!.name).toBe("unsloth/GLM-4.7-Flash-GGUF");
   for (const name of ["demo", "qwen3:9b", "constructor", "qwen3:constructor"])
     expect(ollamaModel(name)).toBeNull();
+  expect(unknownName("Gemma2:1b")).toBe(
+    '"Gemma2:1b" names no model: known are gemma2:9b, gemma2:2b, gemma2:27b.',
+  );
+  expect(unknownName("gemma")).toContain("write a repository such as Qwen/Qwen3-0.6B");
   for (const name of ollamaNames()) expect(ollamaModel(name)!.name).toMatch(/^[\w-]+\/[\w.-]+-GGUF$/);
 });

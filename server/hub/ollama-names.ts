@@ -3,10 +3,13 @@
 import type { PublishedModel } from "../../model/hub-cache.ts";
 
 interface Row {
-  /** Repository; `*` stands for the size as the hub writes it. */
+  /** Repository; `*` stands for the value of a size. */
   readonly repository: string;
   readonly quant: string;
-  /** Sizes as Ollama writes them, first the one for a name without a tag; values are the hub's spelling. */
+  /**
+   * Sizes as Ollama writes them, first the one for a name without a tag. Values are the hub's spelling, or whole
+   * repositories where these have no common name.
+   */
   readonly sizes: Readonly<Record<string, string>>;
 }
 
@@ -25,6 +28,21 @@ const rows: Readonly<Record<string, Row>> = {
       "30b": "30B-A3B",
       "32b": "32B",
     },
+  },
+  "qwen3.5": {
+    repository: "unsloth/Qwen3.5-*-GGUF",
+    quant: q4,
+    sizes: { "9b": "9B", "0.8b": "0.8B", "2b": "2B", "4b": "4B", "27b": "27B", "35b": "35B-A3B" },
+  },
+  "qwen3.6": {
+    repository: "*",
+    quant: q4,
+    sizes: { "35b": "ggml-org/Qwen3.6-35B-A3B-GGUF", "27b": "unsloth/Qwen3.6-27B-GGUF" },
+  },
+  "qwen3-coder": {
+    repository: "unsloth/Qwen3-Coder-*-Instruct-GGUF",
+    quant: q4,
+    sizes: { "30b": "30B-A3B" },
   },
   "qwen2.5": {
     repository: "bartowski/Qwen2.5-*-Instruct-GGUF",
@@ -54,10 +72,88 @@ const rows: Readonly<Record<string, Row>> = {
     quant: q4,
     sizes: { "8b": "8B", "70b": "70B" },
   },
+  "llama3.3": {
+    repository: "bartowski/Llama-3.3-*-Instruct-GGUF",
+    quant: q4,
+    sizes: { "70b": "70B" },
+  },
+  gemma4: {
+    repository: "*-it-GGUF",
+    quant: q4,
+    sizes: {
+      e4b: "unsloth/gemma-4-E4B",
+      e2b: "unsloth/gemma-4-E2B",
+      "12b": "unsloth/gemma-4-12b",
+      "26b": "ggml-org/gemma-4-26B-A4B",
+      "31b": "unsloth/gemma-4-31B",
+    },
+  },
+  gemma3n: {
+    repository: "unsloth/gemma-3n-*-it-GGUF",
+    quant: q4,
+    sizes: { e4b: "E4B", e2b: "E2B" },
+  },
   gemma3: {
     repository: "unsloth/gemma-3-*-it-GGUF",
     quant: q4,
     sizes: { "4b": "4b", "270m": "270m", "1b": "1b", "12b": "12b", "27b": "27b" },
+  },
+  gemma2: {
+    repository: "bartowski/gemma-2-*-it-GGUF",
+    quant: q4,
+    sizes: { "9b": "9b", "2b": "2b", "27b": "27b" },
+  },
+  "deepseek-r1": {
+    repository: "*-GGUF",
+    quant: q4,
+    sizes: {
+      "8b": "unsloth/DeepSeek-R1-0528-Qwen3-8B",
+      "1.5b": "bartowski/DeepSeek-R1-Distill-Qwen-1.5B",
+      "7b": "bartowski/DeepSeek-R1-Distill-Qwen-7B",
+      "14b": "bartowski/DeepSeek-R1-Distill-Qwen-14B",
+      "32b": "bartowski/DeepSeek-R1-Distill-Qwen-32B",
+      "70b": "bartowski/DeepSeek-R1-Distill-Llama-70B",
+    },
+  },
+  mistral: {
+    repository: "bartowski/Mistral-*-Instruct-v0.3-GGUF",
+    quant: q4,
+    sizes: { "7b": "7B" },
+  },
+  "mistral-small3.2": {
+    repository: "unsloth/Mistral-Small-3.2-*-Instruct-2506-GGUF",
+    quant: q4,
+    sizes: { "24b": "24B" },
+  },
+  phi4: {
+    repository: "bartowski/*-GGUF",
+    quant: q4,
+    sizes: { "14b": "phi-4" },
+  },
+  smollm2: {
+    repository: "bartowski/SmolLM2-*-Instruct-GGUF",
+    quant: q4,
+    sizes: { "1.7b": "1.7B", "360m": "360M", "135m": "135M" },
+  },
+  "glm-4.7-flash": {
+    repository: "unsloth/GLM-4.7-Flash-GGUF",
+    quant: q4,
+    sizes: { q4_k_m: "" },
+  },
+  "command-r": {
+    repository: "bartowski/c4ai-*-GGUF",
+    quant: q4,
+    sizes: { "35b": "command-r-08-2024" },
+  },
+  "aya-expanse": {
+    repository: "bartowski/aya-expanse-*-GGUF",
+    quant: q4,
+    sizes: { "8b": "8b", "32b": "32b" },
+  },
+  "nemotron-mini": {
+    repository: "bartowski/Nemotron-Mini-*-Instruct-GGUF",
+    quant: q4,
+    sizes: { "4b": "4B" },
   },
   "gpt-oss": {
     repository: "ggml-org/gpt-oss-*-GGUF",

@@ -12,7 +12,7 @@ import {
 import { ModelError } from "../../model/model-error.ts";
 import { chooseGguf, ggufModels } from "./choose.ts";
 import { HubError } from "./hub-error.ts";
-import { ollamaModel } from "./ollama-names.ts";
+import { ollamaModel, ollamaNames } from "./ollama-names.ts";
 import { type PullOptions, pullModel } from "./pull.ts";
 import { hubSettings } from "./settings.ts";
 
@@ -23,6 +23,9 @@ export function readModelName(name: string): PublishedModel | null {
 
 /** Error sentence for a name that `readModelName` does not know. */
 export function unknownName(name: string): string {
+  const ofFamily = `${name.replace(/:.*/s, "").toLowerCase()}:`;
+  const others = ollamaNames().filter((known) => known.startsWith(ofFamily));
+  if (others.length > 0) return `"${name}" names no model: known are ${others.join(", ")}.`;
   return `"${name}" names no model: write a repository such as Qwen/Qwen3-0.6B, with :Q4_K_M for one of its GGUF files, or a known name of Ollama's, such as qwen3:0.6b.`;
 }
 
