@@ -1,7 +1,6 @@
 /** Arcee's AFM: Llama with an MLP without a gate, whose activation is a squared ReLU. */
-import { plainLayer } from "../shape.ts";
-import { biasesWithoutGate } from "./biases.ts";
-import { type Family, layersOf } from "./family.ts";
+import type { Family } from "./family.ts";
+import { describeReluSquared } from "./relu-squared.ts";
 
 export const arcee: Family = {
   name: "arcee",
@@ -11,15 +10,5 @@ export const arcee: Family = {
   kvHeadsOptional: true,
   defaults: { rms_norm_eps: 1e-5 },
   pairedRows: { gguf: true },
-  describe(source) {
-    if (source.text(["hidden_act", null], "relu2") !== "relu2") {
-      source.refuse(["hidden_act", null], "wanted: relu2");
-    }
-    const biases = biasesWithoutGate(source);
-    return {
-      activation: "reluSquared",
-      ropes: [source.rope()],
-      layers: layersOf(source.layers, () => ({ ...plainLayer, mlp: "plain", biases })),
-    };
-  },
+  describe: (source) => describeReluSquared(source, "rms"),
 };

@@ -11,8 +11,3 @@ export function biasesOf(source: Source): LayerShape["biases"] {
     down: source.bias("mlp_bias", "ffn_down.bias"),
   };
 }
-
-/** The same in families whose MLPs have no gate. */
-export function biasesWithoutGate(source: Source): LayerShape["biases"] {
-  return { ...biasesOf(source), gateUp: source.bias("mlp_bias", "ffn_up.bias") };
-}
