@@ -8,6 +8,7 @@ import { cohere } from "./cohere.ts";
 import { cohere2 } from "./cohere2.ts";
 import { deepseekV2, deepseekV3, glm4MoeLite } from "./deepseek.ts";
 import { ernie, ernieMoe } from "./ernie.ts";
+import { exaone } from "./exaone.ts";
 import { exaone4 } from "./exaone4.ts";
 import { falconH1 } from "./falcon-h1.ts";
 import type { Family } from "./family.ts";
@@ -31,6 +32,7 @@ import { lfm3 } from "./lfm3.ts";
 import { llama } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
 import { mellum } from "./mellum.ts";
+import { minicpm } from "./minicpm.ts";
 import { minimaxM2 } from "./minimax-m2.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
@@ -129,6 +131,8 @@ export const families: readonly Family[] = [
   stablelm,
   jais2,
   vaultGemma,
+  minicpm,
+  exaone,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -150,6 +150,11 @@ const rows: Readonly<Record<string, Row>> = {
     quant: q4,
     sizes: { "8b": "8b", "32b": "32b" },
   },
+  "exaone3.5": {
+    repository: "bartowski/EXAONE-3.5-*-Instruct-GGUF",
+    quant: q4,
+    sizes: { "7.8b": "7.8B", "2.4b": "2.4B", "32b": "32B" },
+  },
   "nemotron-mini": {
     repository: "bartowski/Nemotron-Mini-*-Instruct-GGUF",
     quant: q4,

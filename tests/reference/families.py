@@ -4,7 +4,7 @@
     python tests/reference/families.py <folder> [names]
 
 InternLM 2, whose code comes with its weights, is converted to a Llama with the same numbers; so is Bailing-MoE v2 to a
-GLM-4 MoE, whose layers compute the same. MiMo is read as a Qwen2.
+GLM-4 MoE, whose layers compute the same. MiMo is read as a Qwen2, MiniCPM as a Granite, and EXAONE 3 as a Llama.
 
 For each model, or those named: families/<name>.f32.bin, the logits after three positions of a fixed prompt as raw little-endian
 float32 [3, vocab], computed in float32 from the weights as stored. transformers converts MXFP4 weights to
@@ -87,6 +87,35 @@ def as_glm4_moe(folder, config, scratch):
     return AutoModelForCausalLM.from_pretrained(scratch, dtype=torch.float32, attn_implementation="eager")
 
 
+EXAONE = {
+    "transformer.wte.": "model.embed_tokens.",
+    "transformer.ln_f.": "model.norm.",
+    "transformer.h.": "model.layers.",
+    "attn.attention.out_proj.": "self_attn.o_proj.",
+    "attn.attention.": "self_attn.",
+    "ln_1.": "input_layernorm.",
+    "ln_2.": "post_attention_layernorm.",
+    "mlp.c_fc_0.": "mlp.gate_proj.",
+    "mlp.c_fc_1.": "mlp.up_proj.",
+    "mlp.c_proj.": "mlp.down_proj.",
+}
+
+
+def as_other(folder, config, model_type, name, renamed):
+    """Loads a model as one of another class, whose layers compute the same."""
+    weights = {}
+    for own, numbers in load_file(folder / "model.safetensors").items():
+        for old, new in renamed.items():
+            own = own.replace(old, new)
+        weights[own] = numbers
+    config = {key: value for key, value in config.items() if key != "auto_map"}
+    with tempfile.TemporaryDirectory() as scratch:
+        save_file(weights, Path(scratch) / "model.safetensors", metadata={"format": "pt"})
+        config.update(model_type=model_type, architectures=[name])
+        (Path(scratch) / "config.json").write_text(json.dumps(config))
+        return AutoModelForCausalLM.from_pretrained(scratch, dtype=torch.float32, attn_implementation="eager").eval()
+
+
 def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
@@ -102,6 +131,17 @@ def main():
         prompt = [(index * 37 + 11) % vocab for index in range(48)]
         if config["model_type"] == "internlm2":
             model = as_llama(folder / name, config).eval()
+        elif config["model_type"] == "minicpm":  # a Granite
+            scales = {
+                "embedding_multiplier": config["scale_emb"],
+                "residual_multiplier": config["scale_depth"] / config["num_hidden_layers"] ** 0.5,
+                "logits_scaling": config["hidden_size"] / config["dim_model_base"],
+                "attention_multiplier": (config["hidden_size"] / config["num_attention_heads"]) ** -0.5,
+            }
+            model = as_other(folder / name, {**config, **scales}, "granite", "GraniteForCausalLM", {})
+        elif config["model_type"] == "exaone":  # a Llama
+            own = {**config, "num_hidden_layers": config["num_layers"], "rms_norm_eps": config["layer_norm_epsilon"]}
+            model = as_other(folder / name, own, "llama", "LlamaForCausalLM", EXAONE)
         elif config["model_type"] == "mimo":  # a Qwen2
             config = {**config, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
             del config["auto_map"]

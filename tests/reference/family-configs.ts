@@ -592,6 +592,20 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     layer_types: [..."sfsf"].map(layerType),
     tie_word_embeddings: true,
   }),
+  minicpm: of("MiniCPM", "minicpm", {
+    ...{ head_dim: undefined, hidden_size: 128, scale_emb: 12, scale_depth: 1.4, dim_model_base: 32 },
+    ...{ rope_theta: 10_000, rope_scaling: null, tie_word_embeddings: true },
+    auto_map: { AutoModelForCausalLM: "modeling_minicpm.MiniCPMForCausalLM" },
+  }),
+  exaone: of("Exaone", "exaone", {
+    ...{ num_hidden_layers: undefined, num_layers: 3, activation_function: "silu" },
+    ...{ rms_norm_eps: undefined, layer_norm_epsilon: 1e-5, rope_theta: 1e6, tie_word_embeddings: false },
+    rope_scaling: {
+      ...{ rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 4 },
+      original_max_position_embeddings: 64,
+    },
+    auto_map: { AutoModelForCausalLM: "modeling_exaone.ExaoneForCausalLM" },
+  }),
   lfm3: of("Lfm3", "lfm3", {
     ...{ rms_norm_eps: undefined, norm_eps: 1e-5, num_hidden_layers: 5, sliding_window: 12 },
     ...{ conv_bias: false, conv_L_cache: 7, tie_word_embeddings: true },

@@ -446,16 +446,14 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       shape.layers.map(({ rope }) => (rope === null ? 0 : 1)),
     ]);
   }
-  if (family.startsWith("granite")) {
-    entries.push(
-      ["embedding_scale", "f32", shape.embeddingScale],
-      ["attention.scale", "f32", shape.attentionScale],
-    );
+  if (/^(granite|minicpm)/.test(family)) {
+    entries.push(["embedding_scale", "f32", shape.embeddingScale]);
     entries.push(
       ["residual_scale", "f32", shape.residualScale],
       ["logit_scale", "f32", 1 / shape.logitScale],
     );
   }
+  if (family.startsWith("granite")) entries.push(["attention.scale", "f32", shape.attentionScale]);
   if (family === "gemma3n") {
     entries.push(
       ["altup.active_idx", "u32", 0],
@@ -550,7 +548,7 @@ const pairedFamilies: readonly string[] = [
   "mixtral",
   "internlm2",
   "internlm3",
-  ...["arcee", "granite_swa", "granitemoe_swa"],
+  ...["arcee", "granite_swa", "granitemoe_swa", "minicpm"],
 ];
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {

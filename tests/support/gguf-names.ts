@@ -105,6 +105,18 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.mlp\.expert_bias$/, ".exp_probs_b.bias"],
   ],
   granitemoe_swa: [[/\.block_sparse_moe\.router\./, ".ffn_gate_inp."]],
+  exaone: [
+    [/^transformer\.wte\./, "token_embd."],
+    [/^transformer\.ln_f\./, "output_norm."],
+    [/^transformer\.h\./, "blk."],
+    [/\.attn\.attention\.(q|k|v)_proj\./, ".attn_$1."],
+    [/\.attn\.attention\.out_proj\./, ".attn_output."],
+    [/\.ln_1\./, ".attn_norm."],
+    [/\.ln_2\./, ".ffn_norm."],
+    [/\.mlp\.c_fc_0\./, ".ffn_gate."],
+    [/\.mlp\.c_fc_1\./, ".ffn_up."],
+    [/\.mlp\.c_proj\./, ".ffn_down."],
+  ],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
 };
 const sameNames: Readonly<Record<string, string>> = {
