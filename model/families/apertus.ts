@@ -2,7 +2,7 @@
  * Apertus: Llama with norms of the heads of q and k, and an MLP without a gate whose activation has numbers of
  * its own in each layer.
  */
-import { plainLayer } from "../shape.ts";
+import { plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { biasesOf } from "./biases.ts";
 import { type Family, layersOf } from "./family.ts";
@@ -36,6 +36,25 @@ export const apertus: Family = {
       activation: source.activation("xielu"),
       ropes: [source.rope()],
       layers: layersOf(source.layers, () => ({ ...plainLayer, mlp: "plain", biases, qkNorm: "head" })),
+    };
+  },
+};
+
+/** Apertus 1.5: its embedding has rows for pieces of images and sounds too, which its vocabulary projection lacks. */
+export const apertus15: Family = {
+  ...apertus,
+  name: "apertus1p5_text",
+  models: "Apertus 1.5 8B (text)",
+  classes: ["Apertus1p5TextForCausalLM"],
+  wrappers: ["Apertus1p5ForConditionalGeneration"],
+  metadata: [],
+  hasMoreRows: true,
+  unread: /^model\.(vision|audio)_tokenizer\./,
+  describe(source) {
+    const { vocab } = source.sizes;
+    return {
+      ...apertus.describe(source),
+      vocab: source.integer(["output_vocab_size", null], 1, shapeLimits.vocab, vocab),
     };
   },
 };

@@ -1,6 +1,6 @@
 /** Table of all families. A new family is a file in this folder and a row here. */
 import { afmoe } from "./afmoe.ts";
-import { apertus } from "./apertus.ts";
+import { apertus, apertus15 } from "./apertus.ts";
 import { arcee } from "./arcee.ts";
 import { bailingMoe } from "./bailing-moe.ts";
 import { bert, xlmRoberta } from "./bert.ts";
@@ -133,6 +133,7 @@ export const families: readonly Family[] = [
   vaultGemma,
   minicpm,
   exaone,
+  apertus15,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -124,7 +124,7 @@ def main():
     HERE.mkdir(exist_ok=True)
     for name in names:
         config = json.loads((folder / name / "config.json").read_text())
-        vocab = config.get("text_config", config)["vocab_size"]
+        vocab = config.get("output_vocab_size") or config.get("text_config", config)["vocab_size"]
         if shares := config.get("activation_sparsity_pattern"):  # transformers wants 0.0, and JSON of others has 0
             config["activation_sparsity_pattern"] = [float(share) for share in shares]
             (folder / name / "config.json").write_text(json.dumps(config))

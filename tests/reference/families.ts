@@ -27,6 +27,7 @@ export const foldersOnly: readonly string[] = [
   "hyperclovax",
   "lfm3",
   "vaultgemma",
+  "apertus1.5",
 ];
 
 /** Models with parts that GPU engines refuse. */
@@ -67,8 +68,13 @@ const ofTower = { name: "model.visual.merger.probe.weight", shape: [32, 16], unt
 const ofMtp = { name: "mtp.fc.weight", shape: [64, 128], untrained: null };
 const ofDraft = { name: "model.layers.3.eh_proj.weight", shape: [64, 128], untrained: null };
 
-/** ERNIE stores a vector as a matrix of one row; Apertus has numbers without a dimension. */
-function asStored(tensor: NamedTensor): NamedTensor {
+/**
+ * ERNIE stores a vector as a matrix of one row; Apertus has numbers without a dimension, and 1.5 more rows in its
+ * embedding than in its vocabulary projection.
+ */
+function asStored(tensor: NamedTensor, json: JsonObject): NamedTensor {
+  if (json.output_vocab_size !== undefined && tensor.name.includes("embed_tokens"))
+    return { ...tensor, shape: [json.vocab_size as number, tensor.shape[1]!] };
   if (/\.act_fn\.(beta|eps)$/.test(tensor.name)) return { ...tensor, shape: [] };
   return tensor.name.includes("moe_statics") ? { ...tensor, shape: [1, ...tensor.shape] } : tensor;
 }
@@ -99,7 +105,7 @@ export function writeFamily(
   const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>
     isWrapped
       ? [...tensors.map(inWrapper), ofTower, ...(head ?? further)]
-      : [...tensors.map(asStored), ...(head ?? [...drafting, ...further])];
+      : [...tensors.map((tensor) => asStored(tensor, json)), ...(head ?? [...drafting, ...further])];
   writeRandomModel({ file: "config.json", json }, folder, { seed: seeds[name] ?? 20, spreadOf, tensorsOf });
 }
 

@@ -457,6 +457,13 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
       original_max_position_embeddings: 64,
     },
   }),
+  "apertus1.5": of("Apertus1p5Text", "apertus1p5_text", {
+    ...{ hidden_act: "xielu", rope_theta: 12e6, vocab_size: 340, output_vocab_size: vocab },
+    rope_scaling: {
+      ...{ rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 4 },
+      original_max_position_embeddings: 64,
+    },
+  }),
   // Two layers with sparse gates, and two that read keys of others.
   gemma3n: of("Gemma3n", "gemma3n_text", {
     ...{ hidden_activation: "gelu_pytorch_tanh", num_hidden_layers: 6, sliding_window: 12 },
