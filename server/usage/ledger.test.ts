@@ -1,4 +1,5 @@
-import { afterAll, expect, test } from "bun:test";
+import { Database } from "bun:sqlite";
+import { afterAll, expect, spyOn, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -62,5 +63,24 @@ test("a quota counts computed and drawn tokens, refuses with the time of its end
   expect(refusalOf(() => ledger.expectWithin("b"))).toBeNull();
   nowMs += 90_000;
   expect(refusalOf(() => ledger.expectWithin("a"))).toBeNull();
+  ledger.close();
+});
+
+test("a full disk is logged once, and use is kept when it takes writes again", () => {
+  const said = spyOn(console, "error").mockImplementation(() => {});
+  const writes = spyOn(Database.prototype, "transaction").mockImplementation((() => () => {
+    throw new Error("database or disk is full");
+  }) as never);
+  const ledger = new UsageLedger(null);
+  for (let i = 0; i < 3; i++) {
+    ledger.charge("ann", entry);
+    ledger.flush();
+  }
+  writes.mockRestore();
+  expect(said.mock.calls).toEqual([
+    ["the use of keys is not kept until the disk takes it: Error: database or disk is full"],
+  ]);
+  expect(ledger.rows("ann", 1)).toMatchObject([{ completionTokens: 30 }]);
+  said.mockRestore();
   ledger.close();
 });

@@ -18,6 +18,8 @@ const table = `CREATE TABLE IF NOT EXISTS usage (
 export class UsageLedger implements KeyUse {
   readonly totals: KeyTotals | null;
   readonly #database: Database;
+  /** True while writes fail, which is logged once. */
+  #isFailing = false;
   readonly #quotas: ReadonlyMap<string, number>;
   readonly #nowMs: () => number;
   /** Rows of today by tenant. */
@@ -93,8 +95,11 @@ export class UsageLedger implements KeyUse {
           ]);
       })();
       this.#changed.clear();
+      this.#isFailing = false;
     } catch (error) {
-      console.error(`the use of keys is not kept: ${String(error)}`);
+      if (!this.#isFailing)
+        console.error(`the use of keys is not kept until the disk takes it: ${String(error)}`);
+      this.#isFailing = true;
     }
   }
 
