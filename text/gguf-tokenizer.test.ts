@@ -113,6 +113,7 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     ["deepseek-v3", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| |日本"],
     ["tiny_aya", "It's| |12|345| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
     ["afmoe", "It|'s| |12|345| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| |日本"],
+    ["minicpm5", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["jais-2", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["youtu", "It's| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| |日本"],
     ["mellum2", "It|'s| |1|2|3|4|5| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],

@@ -145,6 +145,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   afmoe,
   youtu,
   "jais-2": jais2,
+  minicpm5: { ...onlyPatterns("\\p{N}{1,3}", ...llama3.patterns), ignoresMerges: true },
   // Tiny Aya and others of Cohere: digits in groups of three from the right.
   tiny_aya: { ...o200k, patterns: ["\\d{1,3}(?=(?:\\d{3})*\\b)", ...o200k.patterns] },
   bailingmoe2: onlyPatterns(
@@ -157,6 +158,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   refact: digitsThenGpt2,
   "command-r": digitsThenGpt2,
   exaone: digitsThenGpt2,
+  "minerva-7b": digitsThenGpt2,
   mellum2: digitsThenGpt2,
   "gpt-2": onlyPatterns(gpt2),
   "roberta-bpe": onlyPatterns(gpt2),
