@@ -143,9 +143,10 @@ function checkSizes({ nodes, variables }: ProgramPart, { scope, nodes: there, li
 
 function checkName(name: string): void {
   if (!NAME.test(name)) {
+    const shown = name.length <= 128 ? name : `${name.slice(0, 127)}…`;
     refuse(
       "badName",
-      `The name ${JSON.stringify(name)} is not 1 to 128 letters, digits, dots, hyphens and underscores.`,
+      `The name ${JSON.stringify(shown)} is not 1 to 128 letters, digits, dots, hyphens and underscores.`,
     );
   }
 }

@@ -64,6 +64,13 @@ describe("submit", () => {
     });
   });
 
+  test("a name that is no name, and of a long one its beginning", () => {
+    expect(refusalOf([call("a b", [], ["x"])])?.message).toBe(
+      'The name "a b" is not 1 to 128 letters, digits, dots, hyphens and underscores.',
+    );
+    expect(refusalOf([call("a", [], ["x".repeat(100_000)])])?.message.length).toBeLessThan(250);
+  });
+
   test("what nothing declares or writes is refused with its reader", () => {
     expect(refusalOf([call("a", ["x"], ["y"])])).toEqual({
       code: "unknownName",
