@@ -153,7 +153,6 @@ test("Messages: a picture in a result, a system message in the middle, more toke
     "messages.role.system",
     "output_config.effort",
     "thinking",
-    "thinking.display",
     "tools.defer_loading",
   ]);
 });
