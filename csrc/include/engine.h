@@ -198,7 +198,7 @@ typedef struct bunting_layer_shape {
   float gate_cutoff;
 } bunting_layer_shape;
 
-/* Rotary position embedding. Of a head's first R elements the pairs are x[i], x[i + R/2]. At position p the engine
+/* Rotary position embedding. Pairs are x[i] and x[i + R/2] of a head's first R elements. At position p the engine
  * rotates pair i by p * frequencies[i] and multiplies it by `magnitude`. These numbers alone express context extension
  * (linear, llama3, yarn). */
 typedef struct bunting_rope {
@@ -411,8 +411,8 @@ enum {
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 128 };
 
-/* Computes the bytes of the packed weights, of one KV page, and of one slot for the states of all recurrent layers. These are 0
- * if there are none. Allocates nothing. */
+/* Computes the bytes of the packed weights, of one KV page, and of one slot for the states of all recurrent layers. The last is
+ * 0 without such layers. Allocates nothing. */
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens, uint64_t* weight_bytes,
                                   uint64_t* page_bytes, uint64_t* state_bytes);
 
@@ -521,8 +521,8 @@ typedef struct bunting_engine_limits {
   int32_t drafts_max;
 } bunting_engine_limits;
 
-/* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and a GPU
- * engine's memory of the host. It takes most of that only while it opens. Allocates nothing. A CPU engine has no copy, and its
+/* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and host
+ * memory. A GPU engine takes most of the last only while it opens. Allocates nothing. A CPU engine has no copy, and its
  * host_bytes are 0. A GPU engine uses GPU memory for the first two. */
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
                                    uint64_t* workspace_bytes, uint64_t* copy_bytes, uint64_t* host_bytes);

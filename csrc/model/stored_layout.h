@@ -15,7 +15,7 @@ struct StoredRows {
   // `rotated` rows of each head come in pairs, those behind the first `unrotated` ones.
   int64_t head_size = 1, rotated = 0, unrotated = 0;
   int64_t step = 1;     // 2: every second row is another tensor's
-  int64_t repeats = 1;  // so many rows of the tensor are one row of the file
+  int64_t repeats = 1;  // rows of the tensor that share one row of the file
   // run > 0: so many rows of the tensor in each run_step of the file, behind its first run_first.
   int64_t run = 0, run_step = 0, run_first = 0;
 

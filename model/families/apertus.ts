@@ -40,7 +40,7 @@ export const apertus: Family = {
   },
 };
 
-/** Apertus 1.5: its embedding has rows for pieces of images and sounds too, which its vocabulary projection lacks. */
+/** Apertus 1.5: its embedding has rows for image and audio tokens, which its vocabulary projection lacks. */
 export const apertus15: Family = {
   ...apertus,
   name: "apertus1p5_text",

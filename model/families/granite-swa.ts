@@ -1,6 +1,6 @@
 /**
- * Granite Swash, dense and with experts: Granite with sinks in every head's softmax, a sliding window in three
- * of four layers, and a rope of its own, or none, in each layer.
+ * Granite Swash, dense and with experts: Granite with attention sinks, and a sliding window in three of four
+ * layers. Each layer has a rope of its own, or none.
  */
 import { TensorKind } from "../tensor-kinds.ts";
 import { expertsOf } from "./experts.ts";

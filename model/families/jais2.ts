@@ -1,7 +1,4 @@
-/**
- * Jais 2: Llama with norms that subtract the mean, biases everywhere, and an MLP without a gate whose activation
- * is a squared ReLU.
- */
+/** Jais 2: Llama with LayerNorm, biases everywhere, and a squared ReLU. */
 import type { Family } from "./family.ts";
 import { describeReluSquared } from "./relu-squared.ts";
 

@@ -1,6 +1,6 @@
 /**
- * LFM3: LFM2 with norms before and after each part, attention over a sliding window in some layers, with a rope
- * of its own, and a gate for the output of each attention head.
+ * LFM3: LFM2 with norms before and after each part, and a gate for the output of each attention head. Layers with
+ * a sliding window have a rope of their own.
  */
 import { type LayerShape, plainLayer, plainStates } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";

@@ -1,7 +1,4 @@
-/**
- * Nemotron 3 and 4, Minitron and Nemotron Mini: Llama with norms that subtract the mean, an MLP without a gate
- * whose activation is a squared ReLU, and a part of each head rotated.
- */
+/** Nemotron 3 and 4, Minitron and Nemotron Mini: Llama with LayerNorm, a partial rope, and a squared ReLU. */
 import type { Family } from "./family.ts";
 import { describeReluSquared } from "./relu-squared.ts";
 

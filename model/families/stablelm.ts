@@ -1,4 +1,4 @@
-/** StableLM 2 and 3B: Llama with norms that subtract the mean, and a quarter of each head rotated. */
+/** StableLM 2 and 3B: Llama with LayerNorm, and a rope on a quarter of each head. */
 import { plainLayer } from "../shape.ts";
 import { type Family, layersOf, type Names } from "./family.ts";
 

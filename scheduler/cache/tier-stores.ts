@@ -37,8 +37,8 @@ interface Stored {
 }
 
 /**
- * Stores pages of the prefix cache on the lower tier. A page is worth storing if its load would save more
- * milliseconds, times the probability that it is read again, than the price of its bytes. A load saves the
+ * Stores pages of the prefix cache on the lower tier. A page is worth storing if its expected saving in
+ * milliseconds exceeds the price of its bytes. The probability of another read weighs what a load saves: the
  * prefill for its reader and for the sequences that wait meanwhile, as many as waited recently. The probability is
  * learnt from pages of its kind (read-shares.ts), and is 1 while a prompt waits for the page.
  *

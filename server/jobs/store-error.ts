@@ -8,7 +8,7 @@ export class DiskFullError extends Error {
   override readonly name = "DiskFullError";
 }
 
-/** Codes of a disk that is full, fails, or lets the server no longer write. */
+/** Error codes of a disk that is full, fails or refuses writes. */
 const DISK =
   /^(ENOSPC|EDQUOT|EFBIG|EIO|EROFS|EACCES|EPERM|EMFILE|ENFILE|ENOENT|SQLITE_(FULL|IOERR|READONLY|CANTOPEN).*)$/;
 
