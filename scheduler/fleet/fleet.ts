@@ -2,6 +2,7 @@ import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import type {
+  AdapterId,
   EngineId,
   Finish,
   Objective,
@@ -250,6 +251,14 @@ export class Fleet {
       rows.set(key, row);
     }
     return [...rows.values()].sort((a, b) => b.waiting - a.waiting);
+  }
+
+  /** Adapters of the sequences that engines have admitted, and of those that wait. 0 stands for none. */
+  adapters(): { readonly running: ReadonlySet<AdapterId>; readonly waiting: ReadonlySet<AdapterId> } {
+    const sets = { running: new Set<AdapterId>(), waiting: new Set<AdapterId>() };
+    for (const { spec, isStarted } of this.#active.values())
+      sets[isStarted ? "running" : "waiting"].add(spec.adapter);
+    return sets;
   }
 
   /** The dispatcher, which places sequences. */
