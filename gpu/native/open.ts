@@ -3,6 +3,7 @@
  * the CPU or each with a copy of them on a GPU.
  */
 import { existsSync } from "node:fs";
+import type { LoraAdapter } from "../../model/adapter.ts";
 import { contextLimit } from "../../model/rope.ts";
 import { layersWithHead, type ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
@@ -33,6 +34,8 @@ export interface NativeModelOptions extends ComputeOptions {
   readonly packedFolders?: readonly string[];
   /** Folders for step costs, best first. Absent or empty: each start estimates them. */
   readonly costsFolders?: readonly string[];
+  /** LoRA adapters of the model. Absent or empty: there are none. */
+  readonly adapters?: readonly LoraAdapter[];
 }
 
 /** A loaded, read-only model. Plain data: it may be posted to the threads whose engines share it. */

@@ -2,10 +2,8 @@ import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import type {
-  AdapterId,
   EngineId,
   Finish,
-  Objective,
   PrefixHint,
   SequenceId,
   SequenceSpec,
@@ -31,6 +29,7 @@ import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import type { Placement } from "./placement.ts";
+import { adaptersOf, type PresentAdapters, type QueueRow, queueOf } from "./present-sequences.ts";
 import { publicLength } from "./public-texts.ts";
 
 /**
@@ -140,14 +139,6 @@ interface ActiveSequence {
   isAborted: boolean;
 }
 
-/** Waiting sequences of one objective and tenant. */
-export interface QueueRow {
-  readonly objective: Objective;
-  readonly tenant: string;
-  readonly waiting: number;
-  readonly promptTokens: number;
-}
-
 /** A prefix hint that was not forgotten. */
 interface Expectation {
   hint: PrefixHint;
@@ -238,27 +229,13 @@ export class Fleet {
     return this.#active.size;
   }
 
-  /** Sequences that no engine has admitted yet, by objective and tenant; the largest groups first. */
+  /** Sequences that wait, by objective and tenant. */
   queue(): readonly QueueRow[] {
-    const rows = new Map<string, { -readonly [Key in keyof QueueRow]: QueueRow[Key] }>();
-    for (const { spec, isStarted, isAborted } of this.#active.values()) {
-      if (isStarted || isAborted) continue;
-      const { objective, tenant } = spec.service;
-      const key = `${objective} ${tenant}`;
-      const row = rows.get(key) ?? { objective, tenant, waiting: 0, promptTokens: 0 };
-      row.waiting += 1;
-      row.promptTokens += spec.promptTokens.length;
-      rows.set(key, row);
-    }
-    return [...rows.values()].sort((a, b) => b.waiting - a.waiting);
+    return queueOf(this.#active.values());
   }
 
-  /** Adapters of the sequences that engines have admitted, and of those that wait. 0 stands for none. */
-  adapters(): { readonly running: ReadonlySet<AdapterId>; readonly waiting: ReadonlySet<AdapterId> } {
-    const sets = { running: new Set<AdapterId>(), waiting: new Set<AdapterId>() };
-    for (const { spec, isStarted } of this.#active.values())
-      sets[isStarted ? "running" : "waiting"].add(spec.adapter);
-    return sets;
+  adapters(): PresentAdapters {
+    return adaptersOf(this.#active.values());
   }
 
   /** The dispatcher, which places sequences. */

@@ -14,6 +14,7 @@ import { PreparedLines } from "../jobs/prepared-lines.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
+import { modelNames } from "../request/served-model.ts";
 import type { Encoder } from "../text/encoder.ts";
 import type { Traces } from "../trace/traces.ts";
 import type { EmbedServices } from "./embed.ts";
@@ -46,7 +47,7 @@ export function startJobs(
   retryMs = RETRY_MS,
 ): JobService {
   const { specs, model } = deps;
-  const models = model.answersToAny === true ? null : model.names;
+  const models = model.answersToAny === true ? null : modelNames(model);
   const door = lineDoor({ ...deps, services: lineServices(deps), encoder: deps.encoder.forJobs() });
   return runJobs(
     store,

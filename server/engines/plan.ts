@@ -20,6 +20,7 @@ import { ModelError } from "../../model/model-error.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import { contextLimit } from "../../model/rope.ts";
 import { layersWithHead } from "../../model/shape.ts";
+import { type Adapters, distinctAdapters, openAdapters } from "../adapters.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { type DiskPlan, diskMemory, planDisk } from "../kv-disk/plan.ts";
 import { type HostPlan, planHost } from "../kv-host/plan.ts";
@@ -40,6 +41,8 @@ export interface ServingPlan {
   readonly compute: ComputeOptions;
   /** Draft model; null: none. */
   readonly draft: DraftPlan | null;
+  /** LoRA adapters by name. */
+  readonly adapters: Adapters;
   /** Folders for packed weights, best first; empty if they are not kept. */
   readonly packedFolders: readonly string[];
   /** Folders for the costs of steps, best first; empty if they are not kept. */
@@ -77,6 +80,8 @@ export function planServing(
   const machine = library.machineProbe();
   const gpus = (backend.gpus ?? []).map((gpu) => library.deviceProbe(gpu));
   const folder = openWithHead(config, dir, backend.gpus !== null);
+  const names = modelNames(config, folder);
+  const adapters = openAdapters(config.lora, folder, names, backend.gpus !== null);
   const contextMax = chooseContext(config, folder);
   const compute = planCompute(config, backend, folder, machine);
   const draft = draftOf(config, backend, library, folder, machine, contextMax);
@@ -97,7 +102,6 @@ export function planServing(
   );
   const { stateBytes, perEngine } = sizes;
   const pageBytes = sizes.pageBytes + (draft?.pageBytes ?? 0);
-  const names = modelNames(config, folder);
   const disk = planDisk(config, library, {
     name: names[0]!,
     ...{ folder, draft, contextMax, compute, gpus, pageBytes, stateBytes },
@@ -126,6 +130,7 @@ export function planServing(
     isRounded: (compute.formats ?? []).some((format) => format !== matrixFormats.plain),
     weightBytes: backend.gpus === null ? sizes.weightBytes : sizes.copyBytes,
     ...(draft === null ? {} : { draft: { weightBytes: draft.weightBytes, pageBytes: draft.pageBytes } }),
+    ...(adapters.size === 0 ? {} : { adapters: memoryOf(adapters) }),
     pageBytes,
     pageTokens: PAGE_TOKENS,
     states: stateBytes > 0 ? { bytes: stateBytes, sequencesMax: perEngine.stepChunksMax } : null,
@@ -149,6 +154,7 @@ export function planServing(
     gpus,
     compute,
     draft,
+    adapters,
     ...keptFolders(config, folder, compute, sizes.weightBytes),
     cublaslt: sizes.cublaslt,
     limits: { ...perEngine, ...(memory.kind === "fits" ? sizesOf(memory) : { pages: 0 }) },
@@ -208,6 +214,11 @@ function draftOf(
     contextMax,
     (weightBytes) => keptFolders(config, folder, compute, weightBytes).packedFolders,
   );
+}
+
+function memoryOf(adapters: Adapters): { readonly bytes: number; readonly count: number } {
+  const distinct = distinctAdapters(adapters);
+  return { bytes: distinct.reduce((sum, { bytes }) => sum + bytes, 0), count: distinct.length };
 }
 
 /** Pages and state slots of a plan. */

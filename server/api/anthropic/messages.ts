@@ -38,7 +38,8 @@ export async function answerMessages(
   // The fleet has now chosen the engine that computes the tokens.
   const { tenant } = exchange;
   const cacheSalt = exchange.services.cacheSaltFor(tenant, generation.cacheSalt);
-  for (const one of marked) services.keptPrefixes.keep(tenant, cacheSalt, one.tokens, one.ttlMs);
+  const owner = { tenant, cacheSalt, adapter: generation.adapter };
+  for (const one of marked) services.keptPrefixes.keep(owner, one.tokens, one.ttlMs);
   return response;
 }
 
