@@ -6,7 +6,7 @@ import { refusalOf } from "../../../scheduler/program/check.ts";
 import { inputsOf, outputsOf, type ProgramPart, programLimits } from "../../../scheduler/program/spec.ts";
 import { ConfigError } from "../../config.ts";
 import { ApiError, badRequest } from "../../http/errors.ts";
-import { modelNames, type ServedModel } from "../../request/served-model.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { Fields, fieldsOf } from "../fields.ts";
 import { ProgramReader, unsetOf } from "./schema.ts";
 
@@ -30,8 +30,8 @@ export function readProgramModels(folder: string, served: ServedModel): Readonly
   for (const file of filesOf(folder)) {
     const path = join(folder, file);
     const { name } = parse(file);
-    if (modelNames(served).includes(name))
-      throw new ConfigError(`${path}: the model itself or an adapter of it has the name ${name}.`);
+    if (served.names.includes(name)) throw new ConfigError(`${path}: the model itself has the name ${name}.`);
+    if (served.adapters?.has(name)) throw new ConfigError(`${path}: an adapter has the name ${name}.`);
     if (models.has(name)) throw new ConfigError(`${path}: another program has the name ${name}.`);
     try {
       models.set(name, modelOf(name, contentOf(path), served));
