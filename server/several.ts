@@ -41,7 +41,7 @@ import {
   startWatchedEngines,
   type WatchServices,
 } from "./open-model.ts";
-import { modelNames } from "./request/served-model.ts";
+import { namesWithAdapters } from "./request/served-model.ts";
 import { type EngineEvents, type RunningServer, STOPPING, type StartEvents } from "./running-server.ts";
 import { jobSettings, originRules, quotaNotes, sessionPolicyOf } from "./server-parts.ts";
 import { JOBS_NAME, type OpenModel, severalOpening } from "./several-opening.ts";
@@ -151,7 +151,7 @@ export async function startSeveral(
   const door: LineDoor = async (line) => await doors.get(nameOf(line.body.model))!(line);
   const entry = {
     door,
-    models: answersToAny ? null : listed.flatMap(({ model }) => modelNames(model)),
+    models: answersToAny ? null : listed.flatMap(({ model }) => namesWithAdapters(model)),
     room: smallestRoom(models),
     traces,
   };

@@ -14,7 +14,7 @@ import { PreparedLines } from "../jobs/prepared-lines.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
-import { modelNames } from "../request/served-model.ts";
+import { namesWithAdapters } from "../request/served-model.ts";
 import type { Encoder } from "../text/encoder.ts";
 import type { Traces } from "../trace/traces.ts";
 import type { EmbedServices } from "./embed.ts";
@@ -47,7 +47,7 @@ export function startJobs(
   retryMs = RETRY_MS,
 ): JobService {
   const { specs, model } = deps;
-  const models = model.answersToAny === true ? null : modelNames(model);
+  const models = model.answersToAny === true ? null : namesWithAdapters(model);
   const door = lineDoor({ ...deps, services: lineServices(deps), encoder: deps.encoder.forJobs() });
   return runJobs(
     store,

@@ -3,7 +3,7 @@
 import { ModelNotFound } from "../http/errors.ts";
 import type { Route } from "../http/route.ts";
 import type { LoadedModel, ModelSet, ModelStatus } from "../models/model-set.ts";
-import { modelNames, type ServedModel } from "../request/served-model.ts";
+import { namesWithAdapters, type ServedModel } from "../request/served-model.ts";
 import {
   type ModelsDeps,
   psEntry,
@@ -44,7 +44,7 @@ export function severalModelRoutes(
     takesAnyType: true,
   });
   const rows = models.flatMap((listed, index) =>
-    modelNames(listed.model).map((name) => ({ name, listed, index })),
+    namesWithAdapters(listed.model).map((name) => ({ name, listed, index })),
   );
   const names = rows.map(({ name }) => name);
   const all: ServedModel = { ...models[0]!.model, names };
@@ -90,7 +90,7 @@ function present(
   const leftMs = users > 0 ? keptUntilMs - usedMs : keptUntilMs - performance.now();
   const expires = isKept ? null : new Date(Date.now() + Math.max(0, leftMs));
   const presence = { bytes, isOnGpu: listed.isOnGpu, expires };
-  return modelNames(listed.model).map((name) => psEntry(name, listed, presence));
+  return namesWithAdapters(listed.model).map((name) => psEntry(name, listed, presence));
 }
 
 /** State in the values of llama-server's `/models`. */

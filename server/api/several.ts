@@ -10,7 +10,7 @@ import { WaitingStream } from "../http/waiting-stream.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
-import { modelNames } from "../request/served-model.ts";
+import { namesWithAdapters } from "../request/served-model.ts";
 import type { KeyUse } from "../usage/use.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
@@ -272,13 +272,13 @@ export function resolvedName(
   if (given === undefined || given === null) return first;
   if (typeof given !== "string") throw badRequest("model must be a string", "model");
   for (const name of [given, given.replace(/:latest$/, "")]) {
-    const found = models.find(({ model }) => modelNames(model).includes(name));
+    const found = models.find(({ model }) => namesWithAdapters(model).includes(name));
     if (found !== undefined) return found.name;
   }
   if (answersToAny) return first;
   throw new ModelNotFound(
     given,
-    models.flatMap(({ model }) => modelNames(model)),
+    models.flatMap(({ model }) => namesWithAdapters(model)),
   );
 }
 

@@ -41,13 +41,16 @@ export interface ServedModel {
 export type ServedAdapters = ReadonlyMap<string, Pick<LoraAdapter, "id" | "path" | "rank" | "bytes">>;
 
 /** Names of the model, with those of its adapters. */
-export function modelNames({ names, adapters }: Pick<ServedModel, "names" | "adapters">): readonly string[] {
+export function namesWithAdapters({
+  names,
+  adapters,
+}: Pick<ServedModel, "names" | "adapters">): readonly string[] {
   return adapters === undefined ? names : [...names, ...adapters.keys()];
 }
 
 /** All names under which requests find an answer: the model's, its adapters', and those of programs. */
 export function servedNames(served: ServedModel): readonly string[] {
-  return [...modelNames(served), ...(served.programs ?? [])];
+  return [...namesWithAdapters(served), ...(served.programs ?? [])];
 }
 
 /** The adapter that a requested name chooses, perhaps with Ollama's suffix; 0 for the model itself. */

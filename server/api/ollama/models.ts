@@ -3,7 +3,12 @@ import { createHash } from "node:crypto";
 import { ApiError } from "../../http/errors.ts";
 import type { Route } from "../../http/route.ts";
 import type { PromptServices } from "../../request/prompt.ts";
-import { adapterOf, type ModelAbout, modelNames, type ServedModel } from "../../request/served-model.ts";
+import {
+  adapterOf,
+  type ModelAbout,
+  namesWithAdapters,
+  type ServedModel,
+} from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
 import { canThink } from "../thinking.ts";
 import { nameOf } from "./schema.ts";
@@ -21,7 +26,7 @@ export interface ModelsDeps extends Pick<PromptServices, "model" | "template"> {
 /** GET /api/tags: an entry for each name of the model, and for each adapter. */
 export function tagsBody(deps: ModelsDeps, startedSeconds: number): { readonly models: readonly object[] } {
   const modified_at = new Date(startedSeconds * 1000).toISOString();
-  return { models: modelNames(deps.model).map((name) => ({ ...entryOf(name, deps), modified_at })) };
+  return { models: namesWithAdapters(deps.model).map((name) => ({ ...entryOf(name, deps), modified_at })) };
 }
 
 /**
@@ -41,7 +46,7 @@ function expiry(expires: Date | null): string {
 export function psBody(deps: ModelsDeps): object {
   const { model } = deps;
   const stays = { size_vram: 0, context_length: model.contextMax, expires_at: expiry(null) };
-  return { models: modelNames(model).map((name) => ({ ...entryOf(name, deps), ...stays })) };
+  return { models: namesWithAdapters(model).map((name) => ({ ...entryOf(name, deps), ...stays })) };
 }
 
 /** Memory of a loaded model, and the time at which it is unloaded (`expires`); null: it stays loaded. */

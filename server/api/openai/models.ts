@@ -1,17 +1,20 @@
 import { ModelNotFound } from "../../http/errors.ts";
-import { modelNames, type ServedModel } from "../../request/served-model.ts";
+import { namesWithAdapters, type ServedModel } from "../../request/served-model.ts";
 
 /**
  * GET /v1/models. Each name of the model is an entry, whose `root` is the model's id, and so is each adapter, whose
  * `root` is its path and whose `parent` is the model. `createdSeconds`: start of serving.
  */
 export function modelList(served: ServedModel, createdSeconds: number): object {
-  return { object: "list", data: modelNames(served).map((name) => modelEntry(name, served, createdSeconds)) };
+  return {
+    object: "list",
+    data: namesWithAdapters(served).map((name) => modelEntry(name, served, createdSeconds)),
+  };
 }
 
 /** GET /v1/models/{id} */
 export function modelById(name: string, served: ServedModel, createdSeconds: number): object {
-  const names = modelNames(served);
+  const names = namesWithAdapters(served);
   if (!names.includes(name)) throw new ModelNotFound(name, names);
   return modelEntry(name, served, createdSeconds);
 }

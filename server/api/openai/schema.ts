@@ -8,7 +8,7 @@ import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, ModelNotFound } from "../../http/errors.ts";
 import type { ChatMessage, Prompt } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { modelNames, type ServedModel, servedNames } from "../../request/served-model.ts";
+import { namesWithAdapters, type ServedModel, servedNames } from "../../request/served-model.ts";
 import { Fields, refusal } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { noTargets, type Targets } from "../targets.ts";
@@ -214,7 +214,7 @@ export function modelOf(fields: Fields, served: ServedModel): string {
       `the model ${JSON.stringify(name)} is a program: only POST /v1/chat/completions takes it`,
       "model",
     );
-  if (!modelNames(served).includes(name) && served.answersToAny !== true)
+  if (!namesWithAdapters(served).includes(name) && served.answersToAny !== true)
     throw new ModelNotFound(name, servedNames(served));
   const adapter = fields.string("lora_path");
   if (adapter === undefined) return name;
