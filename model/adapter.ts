@@ -7,7 +7,6 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
-import type { AdapterId } from "../scheduler/core.ts";
 import { familyNamed } from "./families/index.ts";
 import { ggufLayout, isGguf } from "./gguf.ts";
 import { readGgufFile } from "./gguf-file.ts";
@@ -41,8 +40,8 @@ export interface AdapterPart {
 export interface LoraAdapter {
   /** Path of the folder or the GGUF file. */
   readonly path: string;
-  /** Number made of the contents: equal in every process, never 0, at most 48 bits. */
-  readonly id: AdapterId;
+  /** Number of the adapter, made of the contents: equal in every process, never 0, at most 48 bits. */
+  readonly id: number;
   /** Highest rank of its matrices. */
   readonly rank: number;
   /** Upper bound of the memory that it takes, whatever the type of the engine's numbers. */
@@ -59,6 +58,7 @@ const adaptableKinds: ReadonlySet<number> = new Set([
   ...[TensorKind.gate, TensorKind.up, TensorKind.down],
   ...[TensorKind.besideGate, TensorKind.besideUp, TensorKind.besideDown],
   ...[TensorKind.stateQ, TensorKind.stateK, TensorKind.stateV, TensorKind.stateZ, TensorKind.stateO],
+  ...[TensorKind.stateA, TensorKind.stateB],
 ]);
 
 /** True if a folder's names, or the path of a GGUF file, are those of an adapter. */
@@ -251,7 +251,7 @@ function plainType({ file, name, dtype }: StoredTensor, layout: TensorLayout): n
 }
 
 /** 48 bits of the hash of all files. */
-function idOf(files: readonly string[]): AdapterId {
+function idOf(files: readonly string[]): number {
   const hash = createHash("sha256");
   const pieceBytes = 4 << 20;
   for (const file of files)

@@ -10,11 +10,14 @@ import { distinctAdapters, openAdapters } from "./adapters.ts";
 const scratch = mkdtempSync(join(tmpdir(), "bunting-adapters-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-const folder = openModelFolder(join(import.meta.dir, "../models/demo"));
-const sql = writeAdapter(join(scratch, "sql"));
-const copy = writeAdapter(join(scratch, "copy"));
-const law = writeAdapter(join(scratch, "law"), { rank: 8, scale: 2 });
-const wide = writeAdapter(join(scratch, "wide"), { inputs: 512 });
+const demo = join(import.meta.dir, "../models/demo");
+const folder = openModelFolder(demo);
+const [sql, copy, law] = ["sql", "copy", "law"].map((name) => {
+  const dir = join(scratch, name);
+  const rank = name === "law" ? 8 : 4;
+  writeAdapter(demo, dir, { seed: rank, rank, alpha: 8, changes: /layers\.0\.self_attn\.q_proj/ });
+  return dir;
+}) as [string, string, string];
 
 test("adapters are known by their names, and by their contents once", () => {
   const adapters = openAdapters([`sql=${sql}`, `law=${law}`, `other=${copy}`], folder, ["demo"], false);
@@ -30,6 +33,8 @@ test("adapters are known by their names, and by their contents once", () => {
 describe("refused:", () => {
   const encoder = { ...folder.config.shape, encoder: {} } as ModelFolder["config"]["shape"];
   const ofEncoder = { ...folder, config: { ...folder.config, shape: encoder } };
+  const wide = { ...folder, config: { ...folder.config, shape: { ...folder.config.shape, hidden: 512 } } };
+  const many = Array.from({ length: 1025 }, (_, index) => `${index}=${sql}`);
   const refused: readonly (readonly [string, Parameters<typeof openAdapters>, string])[] = [
     ["the model's name", [[`demo=${sql}`], folder, ["one", "demo"], false], "demo is the name of the model"],
     [
@@ -39,9 +44,14 @@ describe("refused:", () => {
     ],
     ["a model", [["a=models/demo"], folder, ["demo"], false], "--lora a=models/demo: models/demo"],
     [
-      "an adapter of a wider model",
-      [[`a=${wide}`], folder, ["demo"], false],
-      "the model's matrix has 256 inputs",
+      "an adapter of a narrower model",
+      [[`a=${sql}`], wide, ["demo"], false],
+      "the model's matrix has 512 inputs",
+    ],
+    [
+      "too many",
+      [many, folder, ["demo"], false],
+      "--lora: at most 1024 adapters are served, and 1025 are given.",
     ],
     [
       "a GPU",

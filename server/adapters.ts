@@ -5,6 +5,9 @@ import { ModelError } from "../model/model-error.ts";
 import type { ModelFolder } from "../model/model-folder.ts";
 import { ConfigError } from "./config.ts";
 
+/** Most adapters of a server: as many slots as an engine may have. */
+const ADAPTERS_MAX = 1024;
+
 /** Adapters by the names that choose them. */
 export type Adapters = ReadonlyMap<string, LoraAdapter>;
 
@@ -25,6 +28,10 @@ export function openAdapters(
   isGpu: boolean,
 ): Adapters {
   const adapters = new Map<string, LoraAdapter>();
+  if (given.length > ADAPTERS_MAX)
+    throw new ConfigError(
+      `--lora: at most ${ADAPTERS_MAX} adapters are served, and ${given.length} are given.`,
+    );
   for (const one of given) {
     const [name, path] = adapterPlace(one);
     const refuse = (reason: string): never => {

@@ -2,7 +2,7 @@
 
 import { dirname, join } from "node:path";
 import { formatBytes, type MemoryPlan, planMemory, STATES_MIN } from "../../gpu/memory.ts";
-import { PAGE_TOKENS } from "../../gpu/native/open.ts";
+import { adapterLimits, PAGE_TOKENS } from "../../gpu/native/open.ts";
 import {
   type ComputeOptions,
   type EngineLimits,
@@ -97,6 +97,7 @@ export function planServing(
     shape,
     compute,
     draft,
+    adapterLimits(distinctAdapters(adapters)),
     meansAll,
     Math.min(...engineBytes),
   );
@@ -278,6 +279,7 @@ function planSizes(
   shape: Parameters<NativeLibrary["modelPlan"]>[0],
   compute: ComputeOptions,
   draft: DraftPlan | null,
+  adapters: ReturnType<typeof adapterLimits>,
   meansAll: boolean,
   freeBytes: number,
 ): Sizes {
@@ -298,7 +300,7 @@ function planSizes(
   };
   const enginePlan = (stepChunksMax: number) => {
     const all = { ...limits, ...rowsFor(stepChunksMax), pages: 1, devices };
-    const own = library.enginePlan(shape, compute, all);
+    const own = library.enginePlan(shape, compute, { ...all, ...adapters });
     return { ...own, workspaceBytes: own.workspaceBytes + draftWorkspace(library, draft, all) };
   };
   const plan = () => {

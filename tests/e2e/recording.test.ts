@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { readRecording } from "../../server/recording/file.ts";
 import { writeAdapter } from "../support/adapter-folder.ts";
 import { Program } from "./program.ts";
+import { demoFolder } from "./server.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-recording-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -86,7 +87,11 @@ test("programs repeat too: task groups, what is computed ahead, and wishes that 
 
 test("adapters repeat too, apart from each other", async () => {
   const recording = join(scratch, "adapters");
-  const folders = ["sql", "law"].map((name, at) => writeAdapter(join(scratch, name), { scale: 1 + at }));
+  const folders = ["sql", "law"].map((name, seed) => {
+    const folder = join(scratch, name);
+    writeAdapter(demoFolder, folder, { seed, rank: 4, alpha: 8 });
+    return folder;
+  });
   const program = Program.bunting([
     ...["serve", "--device", "simulated", "--port", "0", "--record", recording],
     ...["--lora", `sql=${folders[0]}`, "--lora", `law=${folders[1]}`],

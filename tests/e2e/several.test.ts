@@ -398,7 +398,7 @@ sampling = { temperature = 0.5 }
   });
 
   test("adapters belong to the model of their table, which their names load", async () => {
-    writeAdapter(join(scratch, "sql"));
+    writeAdapter(demoFolder, join(scratch, "sql"), { seed: 1, rank: 4, alpha: 8 });
     const file = join(scratch, "adapters.toml");
     const table = (name: string): string => `[model.${name}]\npath = ${JSON.stringify(demoFolder)}\n`;
     writeFileSync(file, `${table("plain")}${table("base")}lora = ["sql=./sql"]\n`);

@@ -34,11 +34,6 @@ export function editTensors(dir: string, edit: (tensors: Map<string, FileTensor>
     ),
   );
   edit(tensors);
-  writeTensors(file, tensors);
-}
-
-/** Writes a safetensors file. */
-export function writeTensors(file: string, tensors: ReadonlyMap<string, FileTensor>): void {
   let at = 0;
   const header = [...tensors].map(([name, { dtype, shape, data }]) => {
     const begin = at;
