@@ -10,7 +10,6 @@ import { keepingEvents, type SessionObserver } from "../../scheduler/session/ses
 import { type CacheOutcome, foundTokens } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
-import type { ServedAdapters } from "../request/served-model.ts";
 import type { Traces } from "../trace/traces.ts";
 import type { KeyUse, LabelledUse } from "../usage/use.ts";
 import { AnswerHistogram, type BucketCounts } from "./answer-histogram.ts";
@@ -84,7 +83,10 @@ export interface TelemetryOptions {
   /** Deviation of each engine's steps from their prediction, by engine id: see OnlineCostModel's margin. */
   readonly predictionErrors: () => readonly number[];
   /** Adapters by name, and those of present sequences. Absent: there are none. */
-  readonly adapters?: { readonly served: ServedAdapters; present(): PresentAdapters } | null;
+  readonly adapters?: {
+    readonly served: ReadonlyMap<string, { readonly id: AdapterId }>;
+    present(): PresentAdapters;
+  } | null;
   /** Longest gap of the HTTP thread in the last 30 to 60 seconds. */
   readonly gap: () => Gap;
   /** Time for which the same text of metrics is sent to all scrapers; absent: a second. */

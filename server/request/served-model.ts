@@ -1,5 +1,4 @@
 import type { TokenId } from "../../base/token.ts";
-import type { LoraAdapter } from "../../model/adapter.ts";
 import type { GenerationDefaults } from "../../model/config.ts";
 import { storedTypeName } from "../../model/formats.ts";
 import { isGguf } from "../../model/gguf.ts";
@@ -38,7 +37,16 @@ export interface ServedModel {
   readonly score?: ScoreRule;
 }
 
-export type ServedAdapters = ReadonlyMap<string, Pick<LoraAdapter, "id" | "path" | "rank" | "bytes">>;
+/** A LoRA adapter. */
+export interface ServedAdapter {
+  readonly id: AdapterId;
+  readonly path: string;
+  readonly rank: number;
+  readonly bytes: number;
+}
+
+/** Adapters by the names that choose them. */
+export type ServedAdapters = ReadonlyMap<string, ServedAdapter>;
 
 /** Names of the model, with those of its adapters. */
 export function namesWithAdapters({
