@@ -1,4 +1,4 @@
-// guarded.h - what every function of the C boundary does: it converts exceptions to a status, and keeps the
+// guarded.h - the frame of every function at the C boundary: it turns exceptions into a status, and keeps the
 // sentence for bunting_last_error().
 #pragma once
 

@@ -140,7 +140,9 @@ bunting_engine_limits tiny_limits() {
 #endif
           .devices = {},
           .states = 0,
-          .drafts_max = 0};
+          .drafts_max = 0,
+          .adapters_max = 0,
+          .adapter_rank_max = 0};
 }
 
 namespace {
