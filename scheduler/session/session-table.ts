@@ -107,8 +107,8 @@ const PARENT_GUESS = ReturnTimes.guess(0.95, 5, 15);
 
 /**
  * Recognizes the session of each prompt by the earlier prompts of the same tenant, salt and adapter. All prompts of
- * an agent begin with its first one. So a prompt belongs to the session of the earlier prompt with the longest common prefix,
- * if that covers the first prompt of the session. A session has one prompt in flight at a time.
+ * an agent begin with its first one. So a prompt belongs to the session of the earlier prompt with the longest common
+ * prefix, if that covers the first prompt of the session. A session has one prompt in flight at a time.
  *
  * Evicts the least recently used sessions.
  */
