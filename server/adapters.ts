@@ -3,7 +3,7 @@
 import { type LoraAdapter, openAdapter } from "../model/adapter.ts";
 import { ModelError } from "../model/model-error.ts";
 import type { ModelFolder } from "../model/model-folder.ts";
-import { ConfigError } from "./config.ts";
+import { type Config, ConfigError } from "./config.ts";
 
 /** Most adapters of a server: as many slots as an engine may have. */
 const ADAPTERS_MAX = 1024;
@@ -15,6 +15,19 @@ export type Adapters = ReadonlyMap<string, LoraAdapter>;
 export function adapterPlace(given: string): readonly [name: string, path: string] {
   const at = given.indexOf("=");
   return [given.slice(0, at), given.slice(at + 1)];
+}
+
+/** Replaces published names of adapters by their paths. */
+export async function withAdapterPaths(
+  config: Config,
+  pathOf: (adapter: string) => Promise<string> | string,
+): Promise<Config> {
+  const lora: string[] = [];
+  for (const given of config.lora) {
+    const [name, path] = adapterPlace(given);
+    lora.push(`${name}=${await pathOf(path)}`);
+  }
+  return { ...config, lora };
 }
 
 /**

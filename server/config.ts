@@ -265,7 +265,7 @@ export const serverSettings = Object.freeze({
     placeholder: "name=path",
     defaultText: "none",
     sentence:
-      "LoRA adapter of the model, a PEFT folder or a GGUF file, that requests choose by its name; may be given several times. CPUs only.",
+      "LoRA adapter of the model: a PEFT folder, a GGUF file or a repository of the hub, that requests choose by its name; may be given several times. CPUs only.",
     holdsCommas: true,
     item: parseAdapter,
   }),

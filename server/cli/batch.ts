@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { yieldIfSpent } from "../../base/time-slice.ts";
+import { withAdapterPaths } from "../adapters.ts";
 import { ConfigError, flag, integer, makeConfig, optional, text, type Values } from "../config.ts";
 import { ownFolder } from "../own-files.ts";
 import { startServer } from "../start.ts";
@@ -19,7 +20,7 @@ import { startedSettings } from "./chat-command.ts";
 import { ServerError } from "./client.ts";
 import { linesOf } from "./file-lines.ts";
 import { type BatchObject, hasEnded, JobsClient } from "./jobs-client.ts";
-import { modelPath } from "./model-argument.ts";
+import { adapterPath, modelPath } from "./model-argument.ts";
 import type { OptionList } from "./options.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { type Interruption, interruption } from "./signals.ts";
@@ -172,8 +173,9 @@ async function runHere(
   const { device, threads, dtype, quant, packedWeights, lora, maxModelLen, kvCacheGib } = options;
   const started = { device, threads, dtype, quant, packedWeights, lora, maxModelLen, kvCacheGib };
   const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20, batchStorageGib: 2 ** 20 };
-  const config = makeConfig({ port: 0, data: { folder: join(folder, "data") }, ...limits, ...started });
+  const named = makeConfig({ port: 0, data: { folder: join(folder, "data") }, ...limits, ...started });
   try {
+    const config = await withAdapterPaths(named, adapterPath);
     const path = await modelPath(dir, config);
     const starting = startServer(config, path, { onPlan: () => {}, onProgress: showLoading(progress) });
     const server = await Promise.race([starting, interrupted.aborted]);

@@ -1,10 +1,11 @@
 /** `bunting chat`: connects to a running server, or starts one for this chat. */
 
+import { withAdapterPaths } from "../adapters.ts";
 import { makeConfig, optional, serverSettings, type Values } from "../config.ts";
 import { startServer } from "../start.ts";
 import { chat, conversationSettings } from "./chat.ts";
 import { listModels } from "./client.ts";
-import { modelPath } from "./model-argument.ts";
+import { adapterPath, modelPath } from "./model-argument.ts";
 import type { OptionList } from "./options.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { apiKeySetting, targetOf } from "./target.ts";
@@ -62,7 +63,7 @@ export async function chatCommand(
 
   const progress = progressLine();
   const { device, threads, dtype, quant, packedWeights, lora, maxModelLen, kvCacheGib } = options;
-  const config = makeConfig({
+  const named = makeConfig({
     port: 0,
     data: "off",
     device,
@@ -74,6 +75,7 @@ export async function chatCommand(
     maxModelLen,
     kvCacheGib,
   });
+  const config = await withAdapterPaths(named, adapterPath);
   const server = await startServer(config, await modelPath(model, config), {
     onPlan: () => {},
     onProgress: showLoading(progress),

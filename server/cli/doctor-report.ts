@@ -15,6 +15,7 @@ import {
   openLibrary,
 } from "../../gpu/native.ts";
 import type { LoraAdapter } from "../../model/adapter.ts";
+import { withAdapterPaths } from "../adapters.ts";
 import type { Config } from "../config.ts";
 import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
 import { withDraftPath } from "../engines/draft-plan.ts";
@@ -28,7 +29,7 @@ import { openingOf } from "../opening.ts";
 import type { PlannedModel } from "../running-server.ts";
 import { JOBS_NAME, severalOpening } from "../several-opening.ts";
 import { version } from "../version.ts";
-import { localModelPath, namedAsWritten } from "./model-argument.ts";
+import { localAdapterPath, localModelPath, namedAsWritten } from "./model-argument.ts";
 import { describeDraft, describeEngines, describeNumbers } from "./serve.ts";
 
 /** State of an instruction set: this build or this processor may lack it, or a better one is used. */
@@ -116,7 +117,9 @@ export async function examine(given: Config, model: string | null): Promise<Doct
   const settings: Config = { ...config, data: config.data === "auto" ? "off" : config.data };
   const made = typeof config.data === "object" ? firstMissing(config.data.folder) : null;
   try {
-    const opening = openingFor(await withDraftPath(settings, localModelPath), model, found, lifecycle);
+    const withDraft = await withDraftPath(settings, localModelPath);
+    const named = await withAdapterPaths(withDraft, localAdapterPath);
+    const opening = openingFor(named, model, found, lifecycle);
     const refusals = await opening.parts.refusals();
     const isFree = await opening.address().then(
       () => true,

@@ -7,7 +7,7 @@ import { publishedText, readPublishedName } from "../../model/hub-cache.ts";
 import type { Config } from "../config.ts";
 import { chooseBackend } from "../engines/backend.ts";
 import { planServing } from "../engines/plan.ts";
-import { cachedModel, readModelName, resolveModel } from "../hub/resolve.ts";
+import { cachedAdapter, cachedModel, readModelName, resolveAdapter, resolveModel } from "../hub/resolve.ts";
 import { hubSettings } from "../hub/settings.ts";
 import { pullOutput } from "./pull-progress.ts";
 
@@ -31,6 +31,23 @@ export function localModelPath(model: string): string {
   return (published === null ? null : cachedModel(hubSettings().cache, published)) ?? model;
 }
 
+/** Path of an adapter, after a download if necessary. */
+export async function adapterPath(adapter: string): Promise<string> {
+  const output = pullOutput();
+  try {
+    const { signal } = new AbortController();
+    return await resolveAdapter(adapter, { signal, events: output });
+  } finally {
+    output.onEnd();
+  }
+}
+
+/** Path of a local or cached adapter; returns a name that is not in the cache unchanged. */
+export function localAdapterPath(adapter: string): string {
+  const published = existsSync(adapter) ? null : readPublishedName(adapter);
+  return (published === null ? null : cachedAdapter(hubSettings().cache, published)) ?? adapter;
+}
+
 /**
  * Makes the model argument, as the user wrote it, the model's name for clients, unless another name is set.
  */
@@ -50,7 +67,7 @@ export function planOf(config: Config): ((path: string) => Promise<MemoryPlan>) 
   if (device.kind === "simulated") return null;
   return async (path) => {
     const backend = await chooseBackend(device);
-    const alone: Config = { ...config, draftModel: null, speculate: "off" };
+    const alone: Config = { ...config, draftModel: null, speculate: "off", lora: [] };
     return planServing(alone, backend, openLibrary(backend.library), path).memory;
   };
 }

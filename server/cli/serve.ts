@@ -4,13 +4,14 @@ import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import type { LoraAdapter } from "../../model/adapter.ts";
 import { formatName, widenedNote } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
+import { withAdapterPaths } from "../adapters.ts";
 import { type Config, needsKey } from "../config.ts";
 import { withDraftPath } from "../engines/draft-plan.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import type { PlannedModel, RunningServer } from "../running-server.ts";
 import { expectGuarded } from "../server-parts.ts";
 import { startServer } from "../start.ts";
-import { modelPath, namedAsWritten } from "./model-argument.ts";
+import { adapterPath, modelPath, namedAsWritten } from "./model-argument.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { handleSignals } from "./signals.ts";
 import { table } from "./table.ts";
@@ -21,7 +22,7 @@ const LOST = 75;
 /** Serves until a signal; resolves to the exit code. */
 export async function serve(named: Config, model: string | null): Promise<number> {
   expectGuarded(named); // before a download
-  const config = await withDraftPath(named, modelPath);
+  const config = await withAdapterPaths(await withDraftPath(named, modelPath), adapterPath);
   const dir = await modelPath(model, config);
   const startedMs = performance.now();
   const progress = progressLine();

@@ -48,6 +48,17 @@ export function hasSafetensors(files: readonly Sized[]): boolean {
   return files.some(({ path }) => path === SINGLE || path === INDEX);
 }
 
+const ADAPTER = ["adapter_config.json", "adapter_model.safetensors"] as const;
+
+/** Configuration and weights of a repository that has a LoRA adapter and no model in safetensors; null: it has none. */
+export function adapterFiles<File extends Sized>(
+  files: readonly File[],
+): { readonly config: File; readonly weights: File } | null {
+  if (hasSafetensors(files)) return null;
+  const [config, weights] = ADAPTER.map((name) => files.find(({ path }) => path === name));
+  return config === undefined || weights === undefined ? null : { config, weights };
+}
+
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/;
 
 /** GGUF models of a repository, each with all its parts in order, without image projectors (mmproj). */

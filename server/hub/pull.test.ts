@@ -14,12 +14,15 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { planMemory } from "../../gpu/memory.ts";
+import { openAdapter } from "../../model/adapter.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import { readPublishedName, repositoryFolder } from "../../model/hub-cache.ts";
+import { writeFamily } from "../../tests/reference/families.ts";
+import { writeAdapter } from "../../tests/support/adapter-folder.ts";
 import { FakeHub, type FakeHubOptions, type HubRequest } from "../../tests/support/fake-hub.ts";
 import { defaultHubLimits, type HubLimits } from "./client.ts";
 import { type PullOptions, type PullProgress, type PullSize, pullModel } from "./pull.ts";
-import { resolveModel } from "./resolve.ts";
+import { resolveAdapter, resolveModel } from "./resolve.ts";
 
 const demo = join(import.meta.dir, "../../models/demo");
 const names = [
@@ -122,6 +125,38 @@ test("what is complete in the cache is used without a request, and offline", asy
     folder,
   );
   expect(existsSync(join(folder, "tokenizer.json"))).toBe(true);
+});
+
+test("an adapter comes with its two files, and is found in the cache", async () => {
+  const { hub, cache, pull } = bench();
+  const model = join(cache, "model");
+  writeFamily("llama-biases", model);
+  const peft = join(cache, "peft");
+  writeAdapter(model, peft, { seed: 1, rank: 4, alpha: 8 });
+  const own = ["adapter_config.json", "adapter_model.safetensors"];
+  const contents = Object.fromEntries(own.map((name) => [name, readFileSync(join(peft, name))]));
+  hub.commit("Tiny/Adapter", {
+    ...contents,
+    "README.md": "about",
+    "tokenizer.json": "{}",
+    "training_args.bin": "x",
+  });
+  const options = {
+    signal: new AbortController().signal,
+    events: { onSize: () => {}, onProgress: () => {} },
+  };
+  const settings = { endpoint: hub.endpoint, token: null, cache, isOffline: false };
+  const folder = await resolveAdapter("Tiny/Adapter", { ...options, settings });
+  expect(readdirSync(folder).sort()).toEqual(own);
+  expect(openAdapter(folder, openModelFolder(model)).rank).toBe(4);
+  hub.requests.length = 0;
+  expect(await resolveAdapter("Tiny/Adapter", { ...options, settings })).toBe(folder);
+  expect(await resolveAdapter(peft, { ...options, settings })).toBe(peft);
+  expect(hub.requests).toEqual([]);
+  // `bunting pull` plans no memory for it, and a model's pull takes no adapter that lies beside.
+  expect(await pull("Tiny/Adapter", { plan: () => Promise.reject(new Error("planned")) })).toBe(folder);
+  hub.commit(repository, { ...files, ...contents });
+  expect(readdirSync(await pull()).sort()).toEqual(names.toSorted());
 });
 
 test("bodies that break off are continued where they ended", async () => {
@@ -347,7 +382,7 @@ test("a connection that falls silent is given up and begun again", async () => {
         return new Response(new ReadableStream({ start: () => {} }), { status: 206, headers });
       },
     },
-    { stallMs: 100 },
+    { stallMs: 1500 },
   );
   expect(openModelFolder(await pull()).name).toBe(repository);
   expect(silences).toBe(1);

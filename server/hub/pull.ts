@@ -1,5 +1,5 @@
 /**
- * Downloads a published model to the cache: chooses files, checks space and memory, fetches, and links the
+ * Downloads a published model, or a LoRA adapter, to the cache: chooses files, checks space and memory, fetches, and links the
  * names.
  */
 
@@ -9,6 +9,7 @@ import { type PublishedModel, publishedText } from "../../model/hub-cache.ts";
 import { isObject, readJsonObject } from "../../model/json.ts";
 import { blobPath, fetchBlob, missingBytes } from "./blob.ts";
 import {
+  adapterFiles,
   bytesOf,
   chooseGguf,
   descriptionsOf,
@@ -95,6 +96,7 @@ class Pull {
   readonly #all: readonly HubFile[];
   #descriptions: readonly HubFile[] = [];
   #weights: readonly HubFile[] = [];
+  #isAdapter = false;
   #doneBytes = 0;
   #receivedBytes = 0;
   #totalBytes = 0;
@@ -133,7 +135,12 @@ class Pull {
 
   async #choose(): Promise<void> {
     const { name, variant } = this.#model;
-    if (variant !== null || !hasSafetensors(this.#all)) {
+    const adapter = variant === null ? adapterFiles(this.#all) : null;
+    if (adapter !== null) {
+      this.#isAdapter = true;
+      this.#descriptions = [adapter.config];
+      this.#weights = [adapter.weights];
+    } else if (variant !== null || !hasSafetensors(this.#all)) {
       this.#weights = chooseGguf(name, this.#all, variant);
     } else {
       this.#descriptions = descriptionsOf(this.#all);
@@ -157,7 +164,7 @@ class Pull {
   /** Refuses a model that does not fit this machine, before its weights are fetched. */
   async checkPlan(plan: PullOptions["plan"]): Promise<void> {
     const missing = this.#weights.some((file) => missingBytes(this.#blobOf(file), file.bytes) > 0);
-    if (plan === null || !missing) return;
+    if (plan === null || !missing || this.#isAdapter) return;
     const memory = await withSketch(
       this.#model.name,
       this.#descriptions.map((file) => ({ path: file.path, source: this.#blobOf(file) })),

@@ -1,4 +1,4 @@
-/** Resolves a model argument to a path: an existing path, a model in the cache, or one that it downloads. */
+/** Resolves a name of a model or an adapter to a path: an existing one, one in the cache, or one that it downloads. */
 
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import {
   snapshotFolder,
 } from "../../model/hub-cache.ts";
 import { ModelError } from "../../model/model-error.ts";
-import { chooseGguf, ggufModels } from "./choose.ts";
+import { adapterFiles, chooseGguf, ggufModels } from "./choose.ts";
 import { HubError } from "./hub-error.ts";
 import { ollamaModel, ollamaNames } from "./ollama-names.ts";
 import { type PullOptions, pullModel } from "./pull.ts";
@@ -58,11 +58,37 @@ export function cachedModel(cache: string, model: PublishedModel): string | null
   }
 }
 
-function pathIn(folder: string, { name, variant }: PublishedModel): string {
-  const paths = readdirSync(folder, { recursive: true, encoding: "utf8" });
-  const files = paths
+/** The same for a LoRA adapter: a folder with PEFT's files or a GGUF file. */
+export async function resolveAdapter(
+  name: string,
+  options: Omit<PullOptions, "settings" | "plan"> & Partial<Pick<PullOptions, "settings">>,
+): Promise<string> {
+  const adapter = existsSync(name) ? null : readPublishedName(name);
+  if (adapter === null) return name;
+  const settings = options.settings ?? hubSettings();
+  const cached = cachedAdapter(settings.cache, adapter);
+  return cached ?? (await pullModel(adapter, { ...options, settings, plan: null }));
+}
+
+/** Path of an adapter that is complete in the cache; null if it is not. */
+export function cachedAdapter(cache: string, adapter: PublishedModel): string | null {
+  const folder = snapshotFolder(cache, adapter);
+  if (folder === null) return null;
+  const files = filesIn(folder);
+  if (adapter.variant === null && adapterFiles(files) !== null) return folder;
+  if (ggufModels(files).length === 0) return null;
+  return join(folder, chooseGguf(adapter.name, files, adapter.variant)[0]!.path);
+}
+
+function filesIn(folder: string): { readonly path: string; readonly bytes: number }[] {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" })
     .map((path) => ({ path, bytes: statSync(join(folder, path), { throwIfNoEntry: false })?.size ?? -1 }))
     .filter(({ bytes }) => bytes >= 0);
+}
+
+function pathIn(folder: string, { name, variant }: PublishedModel): string {
+  const paths = readdirSync(folder, { recursive: true, encoding: "utf8" });
+  const files = filesIn(folder);
   const isFolder =
     variant === null && paths.some((path) => /^model\.safetensors(\.index\.json)?$/.test(path));
   if (isFolder && files.some(({ path }) => path === "tokenizer.json")) return folder;
