@@ -8,6 +8,7 @@
 
 import { readFileSync } from "node:fs";
 import { median } from "./cpu/rounds.ts";
+import { type Served, serve } from "./peer-server.ts";
 import { tasks } from "./speculation/tasks.ts";
 
 const [model, llama, ...given] = process.argv.slice(2);
@@ -16,38 +17,6 @@ const drafters =
 const ROUNDS = 3;
 const TOKENS = 160;
 const CLOCK_TICKS = 100;
-
-interface Served {
-  readonly name: string;
-  readonly url: string;
-  readonly pid: number;
-  stop(): Promise<void>;
-}
-
-function freePort(): number {
-  const probe = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
-  const { port } = probe;
-  probe.stop(true);
-  return port!;
-}
-
-async function serve(name: string, command: readonly string[]): Promise<Served> {
-  const port = freePort();
-  const env = { ...process.env, BUNTING_DATA: "off" };
-  const child = Bun.spawn([...command, "--port", String(port)], { env, stdout: "ignore", stderr: "ignore" });
-  const url = `http://127.0.0.1:${port}`;
-  for (;;) {
-    const answer = await fetch(`${url}/v1/models`).catch(() => null);
-    if (answer?.ok === true && (await fetch(`${url}/health`)).ok) break;
-    if (child.exitCode !== null) throw new Error(`${command.join(" ")} ended with ${child.exitCode}`);
-    await Bun.sleep(100);
-  }
-  const stop = async (): Promise<void> => {
-    child.kill("SIGTERM");
-    await child.exited;
-  };
-  return { name, url, pid: child.pid, stop };
-}
 
 /** Seconds of processor time of a process. */
 function cpuSeconds(pid: number): number {

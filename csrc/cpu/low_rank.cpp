@@ -16,18 +16,6 @@ constexpr int64_t kPartsMax = 4;
 // Multiply-adds that are worth a second thread.
 constexpr int64_t kPieceProducts = 100'000;
 
-constexpr Norm kNoNorm{NormKind::none, nullptr, 0, nullptr};
-
-// Writes the values of groups, with their outliers.
-void read_groups(InputGroup const* groups, int64_t k, float* to) {
-  for (int64_t at = 0; at < k; at += kGroup) {
-    InputGroup const& group = groups[at / kGroup];
-    int64_t const count = std::min<int64_t>(kGroup, k - at);
-    for (int64_t i = 0; i < count; i++) to[at + i] = group.scale * float(group.q[i]);
-    if (group.outlier != 0) to[at + group.outlier_at] = group.outlier;
-  }
-}
-
 uint16_t to_bf16(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -54,7 +42,7 @@ size_t LowRank::Buffers::place(Model const& model, bunting_engine_limits const& 
   size_t const tokens = size_t(limits.step_tokens_max), blocks = size_t(limits.threads * kBlockRows);
   int64_t const ranks = kPartsMax * round_up(limits.adapter_rank_max, kKAlign);
   rank_stride = row_stride(Dtype::bf16, ranks);
-  number_stride = std::max(ranks, model.width_max());
+  number_stride = ranks;
   input_stride = row_stride(model.dtype(), model.width_max());
   this->ranks = carver.take<char>(tokens * size_t(rank_stride) * sizeof(float));
   numbers = carver.take<float>(blocks * size_t(number_stride));
@@ -145,15 +133,12 @@ void LowRank::reduce_block(LowRankTerm const& term, Block const& block, Operand 
   float* const numbers = buffers_.numbers + thread * kBlockRows * buffers_.number_stride;
   Operand plain{x.row(block.begin), x.ld, x.dtype};
   if (is_grouped(x.dtype)) {
-    for (int64_t row = 0; row < rows; row++)
-      read_groups(reinterpret_cast<InputGroup const*>(plain.row(row)), term.a.k,
-                  numbers + row * buffers_.number_stride);
+    auto const* const groups = static_cast<InputGroup const*>(plain.rows);
     plain = {
         buffers_.inputs + thread * kBlockRows * buffers_.input_stride * int64_t(dtype_bytes(model_.dtype())),
         buffers_.input_stride, model_.dtype()};
-    kernels_.norm(plain, numbers, buffers_.number_stride, kNoNorm, term.a.k, 0, rows);
+    kernels_.dequantise(plain, groups, x.ld, term.a.k, 0, rows);
   }
-  // From here on `numbers` holds A x.
   kernels_.gemm({.x = plain.rows,
                  .ldx = plain.ld,
                  .w = &term.a,

@@ -61,7 +61,7 @@ class LowRank {
   struct Buffers {
     char* ranks =
         nullptr;  // [T, rank_stride] operand of f32 at most: A x, the parts' columns padded to kKAlign
-    float* numbers = nullptr;  // [threads] of kBlockRows rows of x or A x
+    float* numbers = nullptr;  // [threads] of kBlockRows rows of A x
     char* inputs = nullptr;    // [threads] of kBlockRows rows of x as a plain operand
     int64_t rank_stride = 0, number_stride = 0, input_stride = 0;
     size_t place(Model const& model, bunting_engine_limits const& limits, char* base);

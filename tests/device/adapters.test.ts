@@ -124,11 +124,8 @@ test("adapters and models in folders and in GGUF files go together, with the sam
   const factors = writeAdapter(folder, peft, first);
   const [model, adapter] = [join(scratch, "both.gguf"), join(scratch, "both-adapter.gguf")];
   writeFileSync(model, ggufBytes(convertModel(folder, { type: "F32", name: "both" })));
-  const { queryHeads, kvHeads, headSize } = openModelFolder(folder).config.shape;
-  writeFileSync(
-    adapter,
-    ggufBytes(adapterGguf(factors, "llama", first.alpha, { queryHeads, kvHeads, headSize })),
-  );
+  const { headSize } = openModelFolder(folder).config.shape;
+  writeFileSync(adapter, ggufBytes(adapterGguf(factors, "llama", first.alpha, headSize)));
   const logits = [folder, model].flatMap((base) =>
     [peft, adapter].map((path) => {
       const opened = openModelFolder(base);

@@ -88,18 +88,17 @@ export function writeAdapter(model: string, dir: string, options: AdapterOptions
   return factors;
 }
 
-/** An adapter of a Llama as llama.cpp's converter writes it: rows of q and k are in pairs. */
+/** An adapter as llama.cpp's converter writes it: rows of q and k of a Llama are in pairs. */
 export function adapterGguf(
   factors: readonly Factors[],
   architecture: string,
   alpha: number,
-  heads: { readonly queryHeads: number; readonly kvHeads: number; readonly headSize: number },
+  headSize: number,
 ): GgufInput {
-  const countOf = (name: string): number =>
-    /q_proj/.test(name) ? heads.queryHeads : /k_proj/.test(name) ? heads.kvHeads : 0;
   const tensors = factors.flatMap(({ name, a, b }) => {
     const own = ggufName(name, architecture);
-    const rows = countOf(name) > 0 ? inPairs(b, heads.headSize) : b.values;
+    const isInPairs = architecture === "llama" && /\.(q|k)_proj\./.test(name);
+    const rows = isInPairs ? inPairs(b, headSize) : b.values;
     return [
       { name: `${own}.lora_a`, shape: a.shape, type: 0, data: new Uint8Array(a.values.buffer) },
       { name: `${own}.lora_b`, shape: b.shape, type: 0, data: new Uint8Array(rows.buffer) },

@@ -12,6 +12,7 @@ double peak(Dtype dtype);
 uint64_t read(char const* from, size_t bytes);
 void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin,
               int64_t end);
+void dequantise(Operand const& to, InputGroup const* x, int64_t ldx, int64_t k, int64_t begin, int64_t end);
 void embed(float* x, int64_t ldx, PackedMatrix const& table, int32_t const* ids, int64_t begin, int64_t end);
 void norm(Operand const& y, float const* x, int64_t ldx, Norm const& n, int64_t h, int64_t begin,
           int64_t end);
@@ -41,6 +42,7 @@ Kernels const kernels = {
     .peak = peak,
     .read = read,
     .quantise = quantise,
+    .dequantise = dequantise,
     .embed = embed,
     .norm = norm,
     .add_normed = add_normed,

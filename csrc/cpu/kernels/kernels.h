@@ -370,6 +370,8 @@ struct Kernels {
   // Rounds rows [begin, end) of x [T, ldx], f32 or bf16, to groups: `to` is for grouped weights, ld >=
   // round_up(k, 64) / kGroup.
   void (*quantise)(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_t k, int64_t begin, int64_t end);
+  // Writes the values of such groups to `to`, of f32 or bf16, and zeroes columns k..ld-1.
+  void (*dequantise)(Operand const& to, InputGroup const* x, int64_t ldx, int64_t k, int64_t begin, int64_t end);
 
   // Sets x[t, :] to the embedding row of token ids[t] as f32, for t in [begin, end). The table is a
   // PackedMatrix [V, H].

