@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { type Config, makeConfig } from "../../server/config.ts";
 import type { RunningServer } from "../../server/running-server.ts";
@@ -359,6 +360,12 @@ test("two batches that name a model each are answered beside each other", async 
       .split("\n")
       .map((line) => JSON.parse(line).response.body.model as string);
   });
+  const anthropic = new Anthropic({ baseURL: server.url, apiKey: "none" });
+  const params = { model: "second", max_tokens: 4, messages: [{ role: "user" as const, content: "Hi" }] };
+  const { id } = await anthropic.messages.batches.create({ requests: [{ custom_id: "0", params }] });
+  while ((await anthropic.messages.batches.retrieve(id)).processing_status !== "ended");
+  const messages = await Array.fromAsync(await anthropic.messages.batches.results(id));
+  expect(messages).toMatchObject([{ result: { type: "succeeded", message: { model: "second" } } }]);
   expect(await Promise.all(results)).toEqual([
     ["first", "first"],
     ["second", "second"],

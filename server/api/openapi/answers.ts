@@ -18,7 +18,7 @@ import {
 } from "./shapes.ts";
 
 export const tokens = count;
-const textOrNull: Schema = { type: ["string", "null"] };
+export const textOrNull: Schema = { type: ["string", "null"] };
 const numberOrNull: Schema = { type: ["number", "null"] };
 const tokenIds = listOf(count);
 const nothing: Schema = { type: "array", maxItems: 0 };
