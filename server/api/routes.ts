@@ -43,6 +43,7 @@ import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
 import { listRequests, readRequest } from "./requests.ts";
 import { respond } from "./respond.ts";
+import { conversationRoutes } from "./responses/conversations.ts";
 import { responsesRoutes } from "./responses/routes.ts";
 import type { RouteDeps } from "./route-deps.ts";
 import { answerRerank, answerScore, parseRerank, parseScore } from "./score.ts";
@@ -112,6 +113,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     { method: "POST", path: "/v1/estimate", isPublic: keyed, handler: (call) => estimate(call, deps) },
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
+    ...conversationRoutes(deps.responses),
     ...ollamaRoutes(deps, startedSeconds),
     { method: "POST", path: "/v1/embeddings", isPublic: keyed, handler: embeddings },
     { method: "POST", path: "/v1/rerank", isPublic: keyed, handler: rerank },

@@ -17,6 +17,7 @@ import { described } from "./openapi/document.ts";
 import { listPrograms } from "./programs/list.ts";
 import { errorEvent, refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
+import { conversationRoutes } from "./responses/conversations.ts";
 import { cancelResponse, deleteResponse, readResponse, type StreamDeps } from "./responses/responses.ts";
 import { streamRoutes, withResumableStreams } from "./resumable.ts";
 import { aliasesOf, jobRoutes, pageRoutes, requestRoutes, usageRoute } from "./routes.ts";
@@ -147,6 +148,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
         deps.set.loaded().map(({ programs }) => programs),
       ),
     ),
+    ...conversationRoutes(deps.responses),
     ...jobRoutes(jobs),
     ...streamRoutes(deps.streams),
     new WhatIf(null).route(), // several models are not recorded

@@ -152,6 +152,8 @@ function unread<Request extends CommonRequest>(request: Request, priority: numbe
  */
 function unkept(request: ResponsesRequest, priority: number): ResponsesRequest {
   if (request.background) throw notSupported("background", "true in a batch");
+  if (request.conversationId !== null)
+    throw notSupported("conversation", "in a batch, whose lines run in any order, a conversation");
   const echo = { ...request.echo, store: false, service_tier: "flex" };
   return { ...offlineOf(request, priority), store: false, echo };
 }

@@ -301,6 +301,7 @@ export const response = shape({
   tool_choice: either(text, echoed),
   parallel_tool_calls: flag,
   previous_response_id: textOrNull,
+  conversation: nullable(shape({ id: text })),
   reasoning: shape({ effort: textOrNull, summary: textOrNull }),
   text: shape({ format: echoed, "verbosity?": text }),
   temperature: number,

@@ -73,7 +73,7 @@ export type CallOutputItem = Common & {
 export type Item = MessageItem | ReasoningItem | FunctionCallItem | CustomCallItem | CallOutputItem;
 
 /** Reference to a stored item by its id. */
-interface Reference {
+export interface Reference {
   readonly type: "item_reference";
   readonly id: string;
 }
@@ -94,8 +94,18 @@ export function inputItemsOf(
     return [{ type: "message", id: idOf("msg"), role: "user", status: "completed", content }];
   }
   if (!Array.isArray(given)) throw refusal("input", "a string or an array of items", given);
-  const list = fields.list("input", requestLimits.messagesMax, objectKind)!;
-  const items = list.map((item, index) => fieldsOf(item, `input[${index}]`));
+  return itemsOf(fields, "input", idOf, ignored);
+}
+
+/** Parses a list of items; empty if there is none. Throws 400. */
+export function itemsOf(
+  fields: Fields,
+  name: string,
+  idOf: (prefix: string) => string,
+  ignored: Set<string>,
+): (Item | Reference)[] {
+  const list = fields.list(name, requestLimits.messagesMax, objectKind) ?? [];
+  const items = list.map((item, index) => fieldsOf(item, `${name}[${index}]`));
   const from = askedFrom(items.map(roleOf));
   return items.map((item, index) => itemOf(item, idOf, { isAsked: index >= from, ignored }));
 }
