@@ -127,7 +127,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
       adminsAlone((call) => toModel(call, { method: "GET", path: "/slots" }, deps)),
     ),
     route("POST", oneResponse, (call) =>
-      call.rest === "input_tokens"
+      call.rest === "input_tokens" || call.rest === "compact"
         ? toModel(call, { method: "POST", path: oneResponse }, deps)
         : cancelResponse(call, deps),
     ),

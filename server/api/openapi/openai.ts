@@ -5,6 +5,7 @@ import { parseBatch } from "../openai/batches.ts";
 import { parseEmbeddingsRequest } from "../openai/embeddings.ts";
 import { parseChatRequest, parseCompletionRequest } from "../openai/schema.ts";
 import { parseDetokenize, parseTemplated, parseTokenize } from "../openai/tokenize.ts";
+import { parseCompactRequest } from "../responses/compact.ts";
 import { parseAddedItems, parseConversation, parseConversationUpdate } from "../responses/conversations.ts";
 import { parseResponsesRequest } from "../responses/schema.ts";
 import { parseRerank, parseScore } from "../score.ts";
@@ -65,6 +66,17 @@ const response = {
     { ...plainInput, include: ["reasoning.encrypted_content"], metadata: { about: "tests" } },
     { ...plainInput, stream: true, stream_options: {} },
     { ...plainInput, conversation: "conv_1" },
+    { ...plainInput, conversation: { id: "conv_1" } },
+    ...generating(plainInput),
+    ...thinking(plainInput),
+  ],
+} as const;
+
+const compaction = {
+  read: (body: Readonly<Record<string, unknown>>) => parseCompactRequest(body, standIn),
+  examples: [
+    plainInput,
+    { ...plainInput, input: responseItems, instructions: "Be brief.", tools: responseTools },
     { ...plainInput, conversation: { id: "conv_1" } },
     ...generating(plainInput),
     ...thinking(plainInput),
@@ -143,6 +155,12 @@ export const openaiOperations: Operations = {
       summary: "Counts the tokens of a response's input",
       body: response,
       answer: json(shape({ object: text, input_tokens: answers.tokens })),
+    },
+    {
+      path: "/v1/responses/compact",
+      summary: "Replaces a conversation by its messages and a summary of the rest",
+      body: compaction,
+      answer: json(answers.compaction),
     },
     {
       path: "/v1/responses/{id}/cancel",

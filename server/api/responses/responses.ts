@@ -4,6 +4,7 @@ import { noNames } from "../../../scheduler/session/session-table.ts";
 import { asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { KeptStreams } from "../../http/kept-streams.ts";
 import { type Call, whenAborted } from "../../http/route.ts";
+import type { ChatMessage } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import { expectFits, readyChat } from "../../request/prompt.ts";
@@ -162,17 +163,22 @@ export async function cancelResponse(
   return responses.expect(tenant, id).response;
 }
 
-/** The chat, the request's own items, and the id of its conversation or of the first response of its chain. */
-async function chatOf(tenant: string, request: ResponsesRequest, deps: ResponsesDeps) {
+/** The chat with `after` behind it, the request's own items and all of them, and the id of its conversation or of the first response of its chain. */
+export async function chatOf(
+  tenant: string,
+  request: ResponsesRequest,
+  deps: ResponsesDeps,
+  after: readonly ChatMessage[] = [],
+) {
   const { instructions, tools, templateArguments, thoughtsMax } = request;
   const { items: before, first } = await historyOf(tenant, request, deps);
   const input = deps.responses.resolve(tenant, request.input, { known: before, param: "input" });
   const items = [...before, ...input];
   if (request.conversationId !== null) expectItemsFit(items, "input");
   if (items.length === 0) throw badRequest("input must hold an item, since nothing comes before it", "input");
-  const messages = messagesOf(instructions, items);
+  const messages = [...messagesOf(instructions, items), ...after];
   const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments, thoughtsMax };
-  return { ready: await readyChat(prompt, deps, "input"), input, first };
+  return { ready: await readyChat(prompt, deps, "input"), input, items, first };
 }
 
 interface History {
