@@ -84,6 +84,13 @@ test("a conversation becomes its messages and a summary, which later requests re
   ]);
 });
 
+test("the cached prompt of the conversation is found", async () => {
+  const input = [...past, said("user", "Tell me more. ".repeat(40))];
+  const { usage } = await client.responses.create({ model: "demo", input, tools, seed: 0 } as never);
+  const compacted = await compact({ input });
+  expect(compacted.usage.input_tokens_details.cached_tokens).toBeGreaterThan(usage!.input_tokens - 16);
+});
+
 test("what is stored is compacted too, and stays as it is", async () => {
   const { id } = await client.responses.create({ model: "demo", input: "Who?", seed: 0 } as never);
   const ofResponse = await compact({ input: "And?", previous_response_id: id });

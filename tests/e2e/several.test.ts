@@ -335,6 +335,20 @@ test("a request that gets no turn in time is refused with limit, values and a ti
   await server.drain(0);
 });
 
+test("a conversation goes on with another model", async () => {
+  const server = await start({ model: two, memory: DEMO_BYTES });
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none" });
+  const { id: conversation } = await client.conversations.create();
+  for (const model of ["first", "second"]) {
+    const asked = { model, input: "Hi", conversation, max_output_tokens: 4 };
+    expect(await client.responses.create(asked)).toMatchObject({ model, conversation: { id: conversation } });
+  }
+  expect((await client.conversations.items.list(conversation)).data.length).toBe(4);
+  const cut = client.responses.compact({ model: "second", input: "Hi", max_output_tokens: 1 } as never);
+  expect(String(await cut.catch((error: Error) => error))).toContain("did not end within 1 tokens");
+  await server.drain(0);
+});
+
 test("two batches that name a model each are answered beside each other", async () => {
   const server = await start({ model: two, memory: DEMO_BYTES, data: { folder: join(scratch, "data") } });
   const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none" });

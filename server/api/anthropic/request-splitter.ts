@@ -14,6 +14,9 @@ const CLOSE_OBJECT = 0x7d;
 
 /** Bytes of a body beside its requests, with two for each request. */
 const REST_BYTES_MAX = 2 ** 20;
+/** What comes before the list of requests, and its length at most. */
+const LIST = /"requests" ?: ?$/;
+const TAIL = 13;
 
 /**
  * Splits the JSON of a batch, `{"requests": [{…}, {…}]}`, into its requests while it arrives, so that memory holds
@@ -24,7 +27,7 @@ export class RequestSplitter {
   readonly #requestBytesMax: number;
   readonly #onRequest: (bytes: Uint8Array) => void;
   /** Bytes beside the requests, each of which is `{}` there. */
-  #rest = "";
+  readonly #rest = new Rest();
   /** Parts of the request that has begun. */
   #parts: Uint8Array[] = [];
   #partsBytes = 0;
@@ -50,7 +53,7 @@ export class RequestSplitter {
         if (this.#isEscaped) this.#isEscaped = false;
         else if (byte === BACKSLASH) this.#isEscaped = true;
         else if (byte === QUOTE) this.#isInString = false;
-        if (!isInRequest) this.#addToRest(byte);
+        if (!isInRequest) this.#rest.add(byte);
         continue;
       }
       const isSpace = byte === SPACE || byte === TAB || byte === LINE_FEED || byte === CARRIAGE_RETURN;
@@ -67,9 +70,8 @@ export class RequestSplitter {
         if (this.#isInList && !isSpace && byte !== COMMA && byte !== CLOSE_ARRAY)
           throw badRequest(`requests[${this.#count}] must be an object`, `requests[${this.#count}]`);
         if (byte === CLOSE_ARRAY) this.#isInList = false;
-        if (byte === OPEN_ARRAY && this.#depth === 2)
-          this.#isInList = /"requests" ?: ?$/.test(this.#rest.slice(-16));
-        if (!isSpace || !this.#rest.endsWith(" ")) this.#addToRest(bytes[at]!);
+        if (byte === OPEN_ARRAY && this.#depth === 2) this.#isInList = LIST.test(this.#rest.tail());
+        if (!isSpace || this.#rest.last !== SPACE) this.#rest.add(bytes[at]!);
       }
     }
     if (this.#isInList && this.#depth > 2) this.#addPart(bytes.slice(from));
@@ -77,7 +79,7 @@ export class RequestSplitter {
 
   /** JSON of the body with `{}` in place of each request. */
   end(): string {
-    return Buffer.from(this.#rest, "latin1").toString();
+    return this.#rest.text();
   }
 
   #addPart(part: Uint8Array): void {
@@ -95,13 +97,38 @@ export class RequestSplitter {
     this.#parts = [];
     this.#partsBytes = 0;
     this.#count += 1;
-    this.#rest += "{}";
+    this.#rest.add(OPEN_OBJECT);
+    this.#rest.add(CLOSE_OBJECT);
+  }
+}
+
+/** Growing bytes. */
+class Rest {
+  #bytes = new Uint8Array(1024);
+  #length = 0;
+
+  get last(): number | undefined {
+    return this.#bytes[this.#length - 1];
   }
 
-  #addToRest(byte: number): void {
-    this.#rest += String.fromCharCode(byte);
-    if (this.#rest.length > REST_BYTES_MAX)
+  add(byte: number): void {
+    if (this.#length === REST_BYTES_MAX)
       throw tooLarge(`a batch may have ${REST_BYTES_MAX} bytes beside its requests, but has more`);
+    if (this.#length === this.#bytes.length) {
+      const longer = new Uint8Array(2 * this.#length);
+      longer.set(this.#bytes);
+      this.#bytes = longer;
+    }
+    this.#bytes[this.#length++] = byte;
+  }
+
+  /** Last characters. */
+  tail(): string {
+    return Buffer.from(this.#bytes.subarray(Math.max(0, this.#length - TAIL), this.#length)).toString();
+  }
+
+  text(): string {
+    return Buffer.from(this.#bytes.subarray(0, this.#length)).toString();
   }
 }
 
