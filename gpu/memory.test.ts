@@ -44,6 +44,14 @@ test("the table adds up to what is available", () => {
   expect(plan.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(32 * gib);
 });
 
+test("adapters have a row, and need room as weights do", () => {
+  const plan = planMemory(input({ adapters: { bytes: gib / 2, count: 3 } }));
+  expect(plan.rows[1]).toEqual({ name: "adapters", bytes: gib / 2, note: "3 of --lora" });
+  expect(plan.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(32 * gib);
+  const both = { adapters: { bytes: 2 * gib, count: 1 }, availableBytes: 2.5 * gib };
+  expect(refusal(planMemory(input(both))).reason).toContain("the weights take 3.0 GiB");
+});
+
 test("a draft model has a row, and its part of each page is told", () => {
   const plan = planMemory(input({ draft: { weightBytes: gib / 4, pageBytes: mib / 4 } }));
   expect(plan.rows.slice(0, 2)).toEqual([

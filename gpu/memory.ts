@@ -19,6 +19,8 @@ export interface MemoryInput {
   readonly pageBytes: number;
   /** Weights of a draft model, which all engines share, and its part of a page. Absent: there is none. */
   readonly draft?: { readonly weightBytes: number; readonly pageBytes: number };
+  /** Bytes and number of the LoRA adapters, which all engines share. Absent: there are none. */
+  readonly adapters?: { readonly bytes: number; readonly count: number };
   readonly pageTokens: number;
   /** Bytes of one state slot, and maximum sequences in a step; null: the model has no recurrent layers. */
   readonly states: { readonly bytes: number; readonly sequencesMax: number } | null;
@@ -89,8 +91,8 @@ export function reserveOf(availableBytes: number): number {
 
 /** Table of parts and page count, or a refusal. */
 export function planMemory(input: MemoryInput): MemoryPlan {
-  const { draft, pageBytes, pageTokens, engines, contextMax, availableBytes } = input;
-  const weightBytes = input.weightBytes + (draft?.weightBytes ?? 0);
+  const { draft, adapters, pageBytes, pageTokens, engines, contextMax, availableBytes } = input;
+  const weightBytes = input.weightBytes + (draft?.weightBytes ?? 0) + (adapters?.bytes ?? 0);
   const reserveBytes = reserveOf(availableBytes);
   const onDisk = (input.diskBytes ?? 0) * engines;
   const workspaces = input.workspaceBytes * engines + onDisk;
@@ -120,6 +122,9 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   const rows: MemoryRow[] = [
     { name: "weights", bytes: input.weightBytes, note: engines > 1 ? `shared by ${engines} engines` : "" },
     ...(draft === undefined ? [] : [draftRow(draft, pageBytes)]),
+    ...(adapters === undefined
+      ? []
+      : [{ name: "adapters", bytes: adapters.bytes, note: `${adapters.count} of --lora` }]),
     {
       name: "KV cache",
       bytes: pages * pageBytes * engines,

@@ -25,7 +25,7 @@ export interface SharedSpan {
 }
 
 export interface SharingOrder {
-  /** Indices of the step's chunks, in their original order if nothing is shared. */
+  /** Indices of the step's chunks: by adapter, and in their original order if nothing is shared. */
   readonly order: readonly number[];
   /** Spans, parents first; each begins where its parent ends. */
   readonly spans: readonly SharedSpan[];
@@ -84,9 +84,10 @@ export function sharingOrder(chunks: readonly Chunk[], pageTokens: number): Shar
     return depth;
   };
 
-  append(
-    chunks.map((_, index) => index),
-    0,
-  );
+  const members = chunks.map((_, index) => index);
+  // Engines multiply neighbouring rows of one adapter together. Sequences of different adapters share no pages.
+  if (chunks.some(({ adapter }) => adapter !== 0))
+    members.sort((a, b) => chunks[a]!.adapter - chunks[b]!.adapter);
+  append(members, 0);
   return { order, spans };
 }

@@ -69,13 +69,20 @@ const state = fc.record({
   from: fc.option(slot),
   saves: fc.array(fc.record({ count: fc.integer({ min: 1, max: 40 }), slot }), { maxLength: 3 }),
 });
+/** Slots of adapters, whose numbers have up to 48 bits. */
+const adapterSlots = new Map([
+  [2 ** 47 + 5, 1],
+  [7, 2],
+  [123_456_789_012, 3],
+]);
+
 const statelessChunk = fc.record({
   sequence: fc.nat(1000).map((id) => id as SequenceId),
   start: fc.nat(4000),
   tokens: ints(vocabSize - 1, { minLength: 1, maxLength: 40 }),
   pages: ints(63, { minLength: 1, maxLength: 8 }),
   samples: fc.array(wantedRow, { maxLength: 3 }),
-  adapter: fc.nat(3),
+  adapter: fc.constantFrom(0, ...adapterSlots.keys()),
   secondAt: fc.nat(2),
 });
 const chunk: fc.Arbitrary<Chunk> = fc.oneof(
@@ -222,7 +229,7 @@ function wordsOf({ moves, chunks }: Step) {
         tokens: [...tokens],
         pages: [...pages],
         samples: samples.map(rowOf),
-        adapter,
+        adapter: adapter === 0 ? 0 : adapterSlots.get(adapter)!,
         secondAt,
         state: [state?.slot ?? -1, state?.from ?? -1] as number[],
         next: next ?? -1,
@@ -236,7 +243,7 @@ function wordsOf({ moves, chunks }: Step) {
 
 describe("a step block", () => {
   test("says what the step says, whatever was in the buffer before", () => {
-    const block = new StepBlock(vocabSize, 16);
+    const block = new StepBlock(vocabSize, 16, adapterSlots);
     fc.assert(
       fc.property(step, (wanted) => {
         block.encode(wanted);

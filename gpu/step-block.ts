@@ -9,6 +9,7 @@
  */
 import { assert } from "../base/assert.ts";
 import type {
+  AdapterId,
   Chunk,
   ChunkRow,
   DeviceDraft,
@@ -75,12 +76,15 @@ class Words {
 export class StepBlock {
   readonly #maskWords: number;
   readonly #pageTokens: number;
+  readonly #adapters: ReadonlyMap<AdapterId, number>;
   #words = new Words(1024);
   readonly #indices: RowIndices = { draws: new RowIndex(), hidden: new RowIndex() };
 
-  constructor(vocabSize: number, pageTokens: number) {
+  /** `adapters`: slots of the engine's adapters. */
+  constructor(vocabSize: number, pageTokens: number, adapters: ReadonlyMap<AdapterId, number> = new Map()) {
     this.#maskWords = Math.ceil(vocabSize / 32);
     this.#pageTokens = pageTokens;
+    this.#adapters = adapters;
   }
 
   /** Buffer of the last encoded block; the header says how much of it is used. Replaced when it grows. */
@@ -153,6 +157,12 @@ export class StepBlock {
     this.#words = new Words(capacity);
   }
 
+  #slotOf(adapter: AdapterId): number {
+    const slot = this.#adapters.get(adapter);
+    assert(slot !== undefined, `a chunk names adapter ${adapter}, which this engine does not have`);
+    return slot;
+  }
+
   #encodeMoves(at: number, moves: readonly PageMove[]): void {
     const { ints } = this.#words;
     let word = at;
@@ -192,7 +202,7 @@ export class StepBlock {
       ints[to++] = pages.length;
       ints[to++] = next.rows;
       ints[to++] = samples.length;
-      ints[to++] = adapter;
+      ints[to++] = adapter === 0 ? 0 : this.#slotOf(adapter);
       ints[to++] = secondAt;
       ints[to++] = state?.slot ?? none;
       ints[to++] = state?.from ?? none;

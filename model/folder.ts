@@ -179,7 +179,10 @@ function onlyGguf(dir: string, names: readonly string[], variant: string | null)
 /** Error for a folder that lacks `missing`; names the unsupported format that it has instead, if any. */
 function insteadOf(dir: string, names: readonly string[], missing: string): ModelError {
   const formats: readonly (readonly [RegExp, string])[] = [
-    [/^adapter_config\.json$|^adapter_model\./, "a LoRA adapter: merge it into its base model first"],
+    [
+      /^adapter_config\.json$|^adapter_model\./,
+      "a LoRA adapter: serve its base model, with --lora name=path for the adapter",
+    ],
     [/^pytorch_model.*\.bin(\.index\.json)?$|\.pth?$/, "pickled PyTorch weights, which are never opened"],
     [/^consolidated.*\.safetensors$/, "the publisher's own layout, not the Hugging Face one"],
     [/\.safetensors$/, "safetensors under another name"],

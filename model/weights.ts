@@ -155,23 +155,16 @@ export function matchTensors(
   layout: TensorLayout = huggingFaceLayout,
 ): ModelTensor[] {
   const family = withExpertsApart(familyNamed(config.family), stored, layout);
-  const wanted = wantedTensors(config);
   const isPrefixed = family.prefixes !== undefined && layout.nameOf === folderName;
   const prefix = isPrefixed ? ownPrefixOf(family, stored) : prefixOf(stored, layout);
-  const transposing = layout.transposesExperts(family);
-  const order = { transposing, gatesPerHead: layout.storesGatesPerHead(family) };
-  const places = placesOf(wanted, order, config.shape, (want) => {
-    const name = layout.nameOf(want, family);
+  const placed = placedTensors(config, family, layout, (name) => {
     const own = isPrefixed ? prefix + name : behind(prefix, name);
     // Old GGUF files have the keys and values of latents in one matrix, as folders do.
-    const isOld = latentKinds.includes(want.tensor) && !stored.tensors.has(own);
-    return isOld ? own.replace(/attn_[kv]_b\./, "attn_kv_b.") : own;
+    return stored.tensors.has(own) ? own : own.replace(/attn_[kv]_b\./, "attn_kv_b.");
   });
-  const ofModel = new Set(places.map(({ name }) => name));
-  const matched = wanted.map((want, index) => {
-    const place = places[index]!;
-    const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
-    const found = match(want, inFirstHead(want, own, family, config.shape), family, stored, source, layout);
+  const ofModel = new Set(placed.map(({ place }) => place.name));
+  const matched = placed.map(({ want, place }) => {
+    const found = match(want, place, family, stored, source, layout);
     const matched = withoutFactors(found, ofModel);
     const factor = config.shape.factors?.[want.tensor] ?? 1;
     return factor === 1 ? matched : { ...matched, factor };
@@ -189,6 +182,30 @@ export function matchTensors(
     );
   }
   return matched;
+}
+
+/** Wanted tensor with its place in the files of a layout. */
+export interface PlacedTensor {
+  readonly want: WantedTensor;
+  readonly place: Place;
+}
+
+/** Places of all tensors of a model. `nameOf` puts a prefix before a name of the layout. */
+export function placedTensors(
+  config: Pick<ModelConfig, "shape">,
+  family: Family,
+  layout: TensorLayout,
+  nameOf: (name: string) => string,
+): PlacedTensor[] {
+  const wanted = wantedTensors(config);
+  const transposing = layout.transposesExperts(family);
+  const order = { transposing, gatesPerHead: layout.storesGatesPerHead(family) };
+  const places = placesOf(wanted, order, config.shape, (want) => nameOf(layout.nameOf(want, family)));
+  return wanted.map((want, index) => {
+    const place = places[index]!;
+    const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
+    return { want, place: inFirstHead(want, own, family, config.shape) };
+  });
 }
 
 /**
@@ -219,7 +236,7 @@ function withExpertsApart(
  * Prefixes of text-model tensors in folders of models of text and images. Null: folders without a vocabulary
  * projection, which lack the usual "model.".
  */
-const prefixes = ["", "language_model.", "model.language_model.", null];
+export const prefixes = ["", "language_model.", "model.language_model.", null];
 const towers =
   /^(model\.)?(vision_tower|vision_model|visual|audio_tower|embed_vision|embed_audio|multi_modal_projector|vision_language_adapter|patch_merger)\./;
 const embedName = "model.embed_tokens.weight";
@@ -238,7 +255,7 @@ function ownPrefixOf(family: Family, { tensors }: Pick<StoredTensors, "tensors">
 }
 
 /** Name of a text model's tensor behind a prefix. */
-function behind(prefix: string | null, name: string): string {
+export function behind(prefix: string | null, name: string): string {
   if (prefix === null) return name.replace(/^model\./, "");
   if (!prefix.startsWith("model.")) return prefix + name;
   return name.startsWith("model.") ? prefix + name.replace("model.", "") : name;
@@ -316,7 +333,7 @@ function folderName(want: WantedTensor, family: Family): string {
  * Place of a tensor: rows [first, first + its own) of the stored tensor of this name and shape. In vectors a
  * row is a number.
  */
-interface Place {
+export interface Place {
   readonly name: string;
   readonly first: number;
   readonly shape: readonly number[];
@@ -505,7 +522,8 @@ const scaleKinds: readonly number[] = [
 const convKinds: readonly number[] = [TensorKind.stateConvQ, TensorKind.stateConvK, TensorKind.stateConvV];
 const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];
 
-function match(
+/** Finds and checks a stored tensor. Throws ModelError, which names `source` if the tensor is in no file. */
+export function match(
   want: WantedTensor,
   place: Place,
   family: Family,

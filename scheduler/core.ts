@@ -23,7 +23,7 @@ export type PageId = Branded<"PageId">;
 export type StateSlot = Branded<"StateSlot">;
 /** Index of an engine in the fleet, 0 … engines-1. */
 export type EngineId = Branded<"EngineId">;
-/** LoRA adapter, as devices number them. 0 means no adapter; devices accept only 0 today. */
+/** LoRA adapter: a number of up to 48 bits made of its contents, equal in every process. 0 means no adapter. */
 export type AdapterId = number;
 
 /** Sampling parameters of a sequence. Every field has a value: the API layer applies the defaults. */

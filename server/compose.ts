@@ -1,7 +1,7 @@
 /** Composition of the part of the server that answers requests: generator, programs, jobs, routes and HTTP app. */
 
 import type { ConstraintSource } from "../grammar/source.ts";
-import type { EngineId } from "../scheduler/core.ts";
+import type { AdapterId, EngineId } from "../scheduler/core.ts";
 import type { Fleet } from "../scheduler/fleet/fleet.ts";
 import type { SessionPolicy } from "../scheduler/policy.ts";
 import { SessionKeeper } from "../scheduler/session/session-keeper.ts";
@@ -31,6 +31,7 @@ import type { JobStore } from "./jobs/store.ts";
 import type { HostLimits } from "./program/limits.ts";
 import { openPrograms, type Programs } from "./program/programs.ts";
 import { realClock } from "./real-clock.ts";
+import { nameWith } from "./request/served-model.ts";
 import type { Encoder } from "./text/encoder.ts";
 
 type GivenToRoutes = Omit<
@@ -95,9 +96,9 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
   const keeper =
     policy === null ? null : new SessionKeeper({ fleet, specs, clock: realClock, table, policy, observer });
   const generator = new Generator(fleet, tokenizer, facts, compile, account, keeper);
-  const name = parts.model.names[0]!;
-  const recordCache = parts.cacheRecords.recorder(name, tokenizer);
-  const recordRequest = parts.requestRecords.recorder(name, (ms) => telemetry.countCauses(ms));
+  const nameOf = (adapter: AdapterId): string => nameWith(adapter, parts.model);
+  const recordCache = parts.cacheRecords.recorder(nameOf, tokenizer);
+  const recordRequest = parts.requestRecords.recorder(nameOf, (ms) => telemetry.countCauses(ms));
   const engines = parts.programEngines ?? specs.length;
   const programs = openPrograms({ ...parts, generator, engines }, parts.programLimits);
   return {

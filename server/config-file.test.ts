@@ -51,7 +51,7 @@ test("~/ in a path is the user's home, in files and in options", () => {
 
 test("a model's table has a path, and settings of its own", () => {
   const { models } = read(
-    '[model.chat]\npath = "./chat"\npin = true\ntemplate = "chat.jinja"\nmax-model-len = 512\ndraft-model = "./small"\nsampling = { top-k = 3 }\n[model.hub]\npath = "a/b"\ndraft-model = "a/c"\n',
+    '[model.chat]\npath = "./chat"\npin = true\ntemplate = "chat.jinja"\nmax-model-len = 512\ndraft-model = "./small"\nlora = ["sql=adapters/sql", "law=/law=s"]\nsampling = { top-k = 3 }\n[model.hub]\npath = "a/b"\ndraft-model = "a/c"\n',
   );
   expect(models).toEqual([
     {
@@ -60,7 +60,11 @@ test("a model's table has a path, and settings of its own", () => {
       isPinned: true,
       template: join(scratch, "chat.jinja"),
       sampling: { "top-k": 3 },
-      settings: { maxModelLen: 512, draftModel: join(scratch, "small") },
+      settings: {
+        maxModelLen: 512,
+        draftModel: join(scratch, "small"),
+        lora: [`sql=${join(scratch, "adapters/sql")}`, "law=/law=s"],
+      },
     },
     {
       name: "hub",
@@ -82,7 +86,7 @@ test.each([
   ["insecure = 1", "insecure: It is not true or false, but 1."],
   ['[model.a]\npaht = "x"', "model.a.path is not a path, but absent."],
   ['[model.a]\npath = "x"\npinn = true', "model.a.pinn is not a setting; did you mean pin?"],
-  ['[model.a]\npath = "x"\nport = 1', "model.a.port is not a setting."],
+  ['[model.a]\npath = "x"\napi-key = "k"', "model.a.api-key is not a setting."],
   [
     '[model.a]\npath = "x"\nsampling = { top-p = 2 }',
     "model.a.sampling.top-p is not a number from 0 to 1, but 2.",

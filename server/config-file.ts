@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ioReason } from "../model/model-error.ts";
+import { adapterPlace } from "./adapters.ts";
 import { closestTo } from "./closest.ts";
 import { type Config, ConfigError, fromHome, optionName, type Setting, serverSettings } from "./config.ts";
 
@@ -15,6 +16,7 @@ const modelSettingNames = [
   "kv",
   "gemm",
   "packedWeights",
+  "lora",
   "maxModelLen",
   "kvCacheGib",
   "stepTokens",
@@ -119,7 +121,11 @@ function modelOf(name: string, table: unknown, folder: string): ModelTable {
   const own = ["path", "pin", "template", "sampling"];
   const placed = (given: string): string => (/^[./~]/.test(given) ? resolve(folder, fromHome(given)) : given);
   const settings = settingsIn(others, modelSettingNames, `${at}.`, own);
-  const { draftModel } = settings;
+  const { draftModel, lora } = settings;
+  const adapters = lora?.map((given) => {
+    const [adapter, path] = adapterPlace(given);
+    return `${adapter}=${resolve(folder, path)}`;
+  });
   return {
     name,
     path: placed(path),
@@ -127,7 +133,11 @@ function modelOf(name: string, table: unknown, folder: string): ModelTable {
     // A name of one of the model's templates has neither folders nor an ending.
     template: template === null || /^[\w-]+$/.test(template) ? template : resolve(folder, fromHome(template)),
     sampling: samplingOf(sampling, `${at}.sampling`),
-    settings: draftModel ? { ...settings, draftModel: placed(draftModel) } : settings,
+    settings: {
+      ...settings,
+      ...(draftModel ? { draftModel: placed(draftModel) } : {}),
+      ...(adapters === undefined ? {} : { lora: adapters }),
+    },
   };
 }
 

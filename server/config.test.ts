@@ -1,4 +1,6 @@
 import { expect, test } from "bun:test";
+import { homedir } from "node:os";
+import { join } from "node:path";
 import { Command, CommanderError } from "commander";
 import { addOptions, optionValues } from "./cli/options.ts";
 import { type Config, isLoopback, makeConfig, serverSettings } from "./config.ts";
@@ -48,6 +50,15 @@ test("an environment variable wins over the default, an option over both", () =>
   );
   expect(parse([], { BUNTING_API_KEY: "k, l" })).toEqual(makeConfig({ apiKey: ["k", "l"] }));
   expect(parse(["--port", "9001"], { BUNTING_PORT: "9000" })).toEqual(makeConfig({ port: 9001 }));
+});
+
+test("an adapter has a name and a path, in which commas and equals signs are letters", () => {
+  const given = ["--lora", "sql=a=b,c", "--lora", "law=~/law"];
+  expect(parse(given).lora).toEqual(["sql=a=b,c", `law=${join(homedir(), "law")}`]);
+  for (const wrong of ["sql", "=path", "sql="])
+    expect(() => parse(["--lora", wrong])).toThrow(
+      `"${wrong}" is not a name and a path, such as sql=adapters/sql.`,
+    );
 });
 
 test("a switch cannot be set by a variable, so that an empty one never opens a server", () => {

@@ -261,6 +261,14 @@ export const serverSettings = Object.freeze({
     sentence: "Folder for weights in their memory layout, which later starts map at once.",
     parse: (value) => (value === "auto" || value === "off" ? value : { folder: fromHome(value) }),
   }),
+  lora: list({
+    placeholder: "name=path",
+    defaultText: "none",
+    sentence:
+      "LoRA adapter of the model, a PEFT folder or a GGUF file, that requests choose by its name; may be given several times. CPUs only.",
+    holdsCommas: true,
+    item: parseAdapter,
+  }),
   maxModelLen: integer({
     unit: "tokens",
     default: 0,
@@ -511,6 +519,13 @@ export function needsKey({ apiKey, apiKeyFile, adminKey, adminKeyFile }: Config)
 /** True if only programs on this machine can reach the address. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
+}
+
+/** Normalises the place of an adapter. Throws ConfigError if it is not a name and a path. */
+function parseAdapter(value: string): string {
+  const [, name = "", path = ""] = /^([^=]*)=(.*)$/s.exec(value) ?? [];
+  if (name !== "" && path !== "") return `${name}=${fromHome(path)}`;
+  throw new ConfigError(`"${value}" is not a name and a path, such as sql=adapters/sql.`);
 }
 
 function parseKey(value: string): string {

@@ -23,6 +23,7 @@ import {
 import type { ChatTemplate } from "../text/template.ts";
 import { TemplateError } from "../text/template-error.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import { type Adapters, distinctAdapters, openAdapters } from "./adapters.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { type Backend, chooseBackend } from "./engines/backend.ts";
 import { expectDraftChoice } from "./engines/draft-plan.ts";
@@ -54,6 +55,7 @@ import { version } from "./version.ts";
 export interface Prepared {
   readonly names: readonly string[];
   readonly folder: ModelFolder;
+  readonly adapters: Adapters;
   readonly contextMax: number;
   readonly engines: number;
   readonly device: DeviceSetup;
@@ -184,10 +186,13 @@ export interface WatchServices {
   readonly traces: Traces | null;
 }
 
+const noAdapters = { running: new Set<number>(), waiting: new Set<number>() };
+
 /** Telemetry of engines. `engines` returns the present ones; null while their model is not loaded. */
 export function openTelemetry(
   { logRequests }: Config,
   modelName: string,
+  adapters: Adapters,
   scope: NonNullable<TelemetryOptions["scope"]>,
   specs: readonly DeviceSpec[],
   engines: () => RunningEngines | null,
@@ -202,6 +207,10 @@ export function openTelemetry(
     traces,
     log: logRequests ? new RequestLog(console.log) : null,
     loads: () => engines()?.fleet.loads() ?? [],
+    adapters:
+      adapters.size === 0
+        ? null
+        : { served: adapters, present: () => engines()?.fleet.adapters() ?? noAdapters },
     predictionErrors: () => engines()?.fleet.estimated.map(({ margin }) => margin ?? 0) ?? [],
     gap: () => gap.worst,
   });
@@ -209,7 +218,7 @@ export function openTelemetry(
 
 export function servedModelOf(
   { anyModelName }: Config,
-  { names, contextMax, folder }: Prepared,
+  { names, adapters, contextMax, folder }: Prepared,
   { tokenizer, fill }: Pick<TextServices, "tokenizer" | "fill">,
 ): ServedModel {
   const { config, generationDefaults } = folder;
@@ -219,6 +228,7 @@ export function servedModelOf(
   return {
     names,
     answersToAny: anyModelName,
+    ...(adapters.size === 0 ? {} : { adapters }),
     contextMax,
     vocabSize,
     tokensOf,
@@ -265,12 +275,12 @@ export function prepareNative(
   onPlan(plan);
   const problem = planProblem(plan.memory);
   if (problem !== null) throw new ConfigError(problem);
-  const { names, folder, contextMax, compute, draft, packedFolders, costsFolders, limits } = plan;
+  const { names, folder, adapters, contextMax, compute, draft, packedFolders, costsFolders, limits } = plan;
   const native = {
     library,
     folder: plan.folder.dir,
     ropeScaling: config.ropeScaling,
-    model: { ...compute, contextMax, packedFolders, costsFolders },
+    model: { ...compute, contextMax, packedFolders, costsFolders, adapters: distinctAdapters(adapters) },
     draft:
       draft === null
         ? null
@@ -298,7 +308,7 @@ export function prepareNative(
           gpuNames: plan.gpus.map(({ name }) => name),
           isEmulated: backend.kind === "emu",
         };
-  return { names, folder, contextMax, engines: backend.engines, device };
+  return { names, folder, adapters, contextMax, engines: backend.engines, device };
 }
 
 const SIMULATED_CONTEXTS = 64;
@@ -328,9 +338,11 @@ export function prepareSimulated(config: Config, dir: string, engines: number): 
     vocabSize: folder.config.shape.vocab,
     hidden: { size: folder.config.shape.hidden, rowsMax: stepTokensMax },
   };
+  const names = modelNames(config, folder);
   return {
-    names: modelNames(config, folder),
+    names,
     folder,
+    adapters: openAdapters(config.lora, folder, names, false),
     contextMax,
     engines,
     device: { kind: "simulated", spec },

@@ -26,6 +26,8 @@ export interface PlannedModel {
   readonly family: string;
   readonly contextMax: number;
   readonly bytes: number;
+  /** Names of its adapters. */
+  readonly adapters: readonly string[];
   readonly isPinned: boolean;
 }
 

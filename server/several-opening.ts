@@ -70,6 +70,7 @@ export function severalOpening(
           family: listed.about.family,
           contextMax: prepared.contextMax,
           bytes,
+          adapters: [...prepared.adapters.keys()],
           isPinned: setting.isPinned,
         })),
         limitBytes,

@@ -41,6 +41,7 @@ import {
   startWatchedEngines,
   type WatchServices,
 } from "./open-model.ts";
+import { namesWithAdapters } from "./request/served-model.ts";
 import { type EngineEvents, type RunningServer, STOPPING, type StartEvents } from "./running-server.ts";
 import { jobSettings, originRules, quotaNotes, sessionPolicyOf } from "./server-parts.ts";
 import { JOBS_NAME, type OpenModel, severalOpening } from "./several-opening.ts";
@@ -151,12 +152,12 @@ export async function startSeveral(
   const door: LineDoor = async (line) => await doors.get(nameOf(line.body.model))!(line);
   const entry = {
     door,
-    models: answersToAny ? null : listed.map(({ name }) => name),
+    models: answersToAny ? null : listed.flatMap(({ model }) => namesWithAdapters(model)),
     room: smallestRoom(models),
     traces,
   };
   const jobs = store === null ? null : runJobs(store, jobSettings(config), entry);
-  const telemetry = openTelemetry(config, "", "server", [], () => null, shared);
+  const telemetry = openTelemetry(config, "", new Map(), "server", [], () => null, shared);
   const present = (): Telemetry[] => models.flatMap((model) => model.telemetry ?? []);
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
@@ -292,7 +293,7 @@ async function loadHost(
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
   const telemetryFor = ({ specs }: RunningEngines): Telemetry =>
-    openTelemetry(config, setting.name, "model", specs, () => model.engines, shared);
+    openTelemetry(config, setting.name, prepared.adapters, "model", specs, () => model.engines, shared);
   const watched = await startWatchedEngines(
     config,
     prepared,

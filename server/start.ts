@@ -53,7 +53,11 @@ export async function startServer(
   const lost = Promise.withResolvers<string>();
   const gap = new ThreadGap();
   const telemetryFor = (engines: RunningEngines): Telemetry =>
-    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, { gap, ledger, traces });
+    openTelemetry(config, prepared.names[0]!, prepared.adapters, "all", engines.specs, () => engines, {
+      gap,
+      ledger,
+      traces,
+    });
   const facts = Promise.withResolvers<TextFacts>();
   const watchedEvents: StartEvents = {
     ...events,

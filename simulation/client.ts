@@ -112,7 +112,7 @@ export function sequenceOf(
     sampling: { ...greedySampling, temperature: 1, seed: [index, 0] },
     stop: { tokensMax: arrival.tokensMax, tokensMin: 0, stopTokens: [stopToken] },
     cacheSalt: arrival.cacheSalt,
-    adapter: 0,
+    adapter: arrival.adapter ?? 0,
     drawnTokens: [],
     service: arrival.service,
   };

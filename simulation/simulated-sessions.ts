@@ -44,11 +44,11 @@ export class SimulatedSessions {
 
   /** Finds the session of a call that is about to be submitted; null: it belongs to none. */
   begin(client: SimulatedClient, prompt: ArrayLike<TokenId>): SessionPlace | null {
-    const { service, cacheSalt: salt } = client.arrival;
+    const { service, cacheSalt: salt, adapter = 0 } = client.arrival;
     if (service.program !== null || objectives[service.objective].isOffline) return null;
     const tokens = HashedTokens.of(prompt);
     const names = { ...noNames, session: nameOf(service.session) };
-    const turn = this.#keeper.begin({ tenant: service.tenant, salt, tokens, names });
+    const turn = this.#keeper.begin({ tenant: service.tenant, salt, adapter, tokens, names });
     this.#turns.set(client, { turn, past: null });
     return turn.place;
   }
@@ -62,10 +62,10 @@ export class SimulatedSessions {
     const running = this.#turns.get(client);
     if (running === undefined) return;
     const { tokens, session, place } = running.turn;
-    const { tenant, salt } = session;
+    const { tenant, salt, adapter } = session;
     const { history } = this.#table;
     running.past = {
-      ...{ tenant, salt, engine: client.engine!, epoch: 0, session: place.id, tokens },
+      ...{ tenant, salt, adapter, engine: client.engine!, epoch: 0, session: place.id, tokens },
       ...{ isRunning: true, isLost: false, endedMs: 0, evictedPages: 0, tenantTokens: 0 },
     };
     history.begin(

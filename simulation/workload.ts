@@ -1,5 +1,5 @@
 import type { TokenId } from "../base/token.ts";
-import type { Service } from "../scheduler/core.ts";
+import type { AdapterId, Service } from "../scheduler/core.ts";
 import type { Expected } from "../scheduler/fleet/fleet.ts";
 
 /** Call of a simulated client. */
@@ -12,6 +12,8 @@ export interface Arrival {
   /** Token limit that the client sends, ≥ outputTokens: all that the scheduler may know in advance. */
   readonly tokensMax: number;
   readonly cacheSalt: string;
+  /** Absent: 0, no adapter. */
+  readonly adapter?: AdapterId;
   /**
    * Service of the call. Arrivals of one task group are neighbours with the same time, and are placed
    * together.

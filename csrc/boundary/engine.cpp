@@ -11,7 +11,8 @@
 #include <system_error>
 #include <utility>
 
-#include "boundary/error.h"
+#include "boundary/guarded.h"
+#include "boundary/handles.h"
 #include "cpu/draft_model.h"
 #include "cpu/forward.h"
 #include "cpu/meter.h"
@@ -38,10 +39,6 @@ struct bunting_meter : bunting::Meter {
   using bunting::Meter::Meter;
 };
 
-struct bunting_model : bunting::Model {
-  using bunting::Model::Model;
-};
-
 struct bunting_engine {
   bunting_engine(bunting::Model const& model, [[maybe_unused]] bunting::Model const* draft_model,
                  bunting_engine_limits const& limits, [[maybe_unused]] bunting_progress progress)
@@ -58,6 +55,7 @@ struct bunting_engine {
                 .hidden_max = limits.step_hidden_max,
                 .top_logprobs_max = limits.top_logprobs_max,
                 .drafts_max = limits.drafts_max,
+                .adapters_max = limits.adapters_max,
                 .vocab = model.shape().vocab,
                 .context_max = model.shape().context_max,
                 .hidden_size = model.shape().hidden,
@@ -108,50 +106,25 @@ static_assert(sizeof(bunting_layer_shape) == 80 && offsetof(bunting_layer_shape,
               offsetof(bunting_layer_shape, laurel_rank) == 68 &&
               offsetof(bunting_layer_shape, gate_cutoff) == 76);
 static_assert(sizeof(bunting_rope) == 32 && offsetof(bunting_rope, query_growth) == 16);
-static_assert(sizeof(bunting_engine_limits) == 80 && offsetof(bunting_engine_limits, gemm) == 32 &&
+static_assert(sizeof(bunting_engine_limits) == 88 && offsetof(bunting_engine_limits, gemm) == 32 &&
               offsetof(bunting_engine_limits, devices) == 40 &&
               offsetof(bunting_engine_limits, states) == 72 &&
-              offsetof(bunting_engine_limits, drafts_max) == 76);
+              offsetof(bunting_engine_limits, adapters_max) == 80);
 static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&
               offsetof(bunting_device, name) == 32 && offsetof(bunting_device, note) == 128);
 
 namespace {
 
 using bunting::fail;
-
-// A fixed buffer, so that reporting a failure cannot fail.
-thread_local char last_error[bunting::kErrorBytes] = "";
-
-bunting_status failed(bunting_status status, char const* text) {
-  std::snprintf(last_error, sizeof last_error, "%s", text);
-  return status;
-}
-
-template <typename Body>
-bunting_status guarded(Body const& body) noexcept {
-  try {
-    body();
-    return BUNTING_OK;
-  } catch (bunting::Error const& error) {
-    return failed(error.status(), error.what());
-  } catch (std::bad_alloc const&) {
-    return failed(BUNTING_NO_MEMORY, "out of memory");
-  } catch (std::system_error const& error) {
-    return failed(BUNTING_NO_MEMORY, error.what());  // the system could not create a thread
-  } catch (std::exception const& error) {
-    return failed(BUNTING_INVALID, error.what());
-  }
-}
-
-template <typename Pointer>
-void require(Pointer const* pointer, char const* name) {
-  if (!pointer) fail(BUNTING_INVALID, "%s must not be null", name);
-}
+using bunting::guarded;
+using bunting::require;
 
 // The allowed number of devices depends on the engine.
 void check_limits(bunting_engine_limits const& limits) {
   bunting::check_limits(limits);
 #ifdef BUNTING_CUDA
+  if (limits.adapters_max > 0)
+    fail(BUNTING_INVALID, "engine limits: %d adapters; GPUs compute none yet", limits.adapters_max);
   if (limits.device_count != 1)
     fail(BUNTING_INVALID,
          "engine limits: %d devices; a model is not split over GPUs yet, exactly 1 is allowed",
@@ -258,7 +231,7 @@ int32_t bunting_abi_version(void) {
 }
 
 char const* bunting_last_error(void) {
-  return last_error;
+  return bunting::last_error;
 }
 
 bunting_status bunting_machine_probe(bunting_machine* out) {
@@ -505,6 +478,22 @@ bunting_status bunting_engine_close(bunting_engine* engine) {
   return guarded([&] { delete engine; });
 }
 
+bunting_status bunting_engine_put_adapter([[maybe_unused]] bunting_engine* engine,
+                                          [[maybe_unused]] int32_t slot,
+                                          [[maybe_unused]] bunting_adapter const* adapter) {
+  return guarded([&] {
+#ifdef BUNTING_CUDA
+    fail(BUNTING_INVALID, "GPUs compute no adapters yet");
+#else
+    if (engine->result) fail(BUNTING_INVALID, "a step is in flight");
+    if (adapter && !adapter->sealed()) fail(BUNTING_INVALID, "the adapter is not sealed");
+    if (adapter && &adapter->model() != &engine->model)
+      fail(BUNTING_INVALID, "the adapter is one of another model");
+    engine->forward.adapters().put(slot, adapter);
+#endif
+  });
+}
+
 bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count,
                                          void* bytes, uint64_t size) {
   return guarded([&] {
@@ -636,6 +625,9 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
     if (reinterpret_cast<uintptr_t>(result) % 4 != 0)
       fail(BUNTING_INVALID, "step result: not 4-byte aligned");
     engine->reader.read(block, block_bytes, result_bytes);
+#ifndef BUNTING_CUDA
+    engine->forward.adapters().check(engine->reader.plan());
+#endif
     engine->result = result;
     engine->block = block;
     engine->block_bytes = 4 * uint64_t(static_cast<bunting_step_header const*>(block)->words_total);

@@ -33,6 +33,7 @@ StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
   plan_.chunk.resize(size_t(limits.chunks_max));
   plan_.state.resize(size_t(limits.chunks_max));
   plan_.next.resize(size_t(limits.chunks_max));
+  plan_.adapter.resize(size_t(limits.chunks_max));
   plan_.position.resize(size_t(limits.tokens_max));
   plan_.token_page.resize(size_t(limits.tokens_max));
   plan_.row.resize(size_t(limits.draws_max) + size_t(limits.hidden_max));
@@ -167,9 +168,8 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
     if (row_count < 0 || row_count > rows.count - next_row || (row_count > 0 && rows_at != next_row))
       fail(BUNTING_INVALID, "step block: chunk %d samples rows [%d, +%d), expected to begin at %d of %d", c,
            rows_at, row_count, next_row, rows.count);
-    if (adapter != 0)
-      fail(BUNTING_INVALID, "step block: chunk %d wants adapter %d; there are no adapters, only 0", c,
-           adapter);
+    if (adapter < 0 || adapter > limits_.adapters_max)
+      fail(BUNTING_INVALID, "step block: chunk %d wants adapter %d of %d", c, adapter, limits_.adapters_max);
     if (second < 0 || second >= count)
       fail(BUNTING_INVALID, "step block: chunk %d has tokens of type 1 from %d on, of %d tokens", c, second,
            count);
@@ -201,6 +201,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
     }
     plan_.chunk[size_t(c)] = ChunkView{first, count, start, page, second};
     plan_.next[size_t(c)] = ChunkNext{next, drafts, unread, nullptr};
+    plan_.adapter[size_t(c)] = adapter;
     plan_.state[size_t(c)] = ChunkState{slot, from, nullptr, save_count};
     read_token_rows(c, rows.words, next_row, row_count);
     next_row += row_count;

@@ -50,6 +50,7 @@ struct StepPlan {
   std::vector<ChunkView> chunk;     // [chunks]
   std::vector<ChunkState> state;    // [chunks]; unspecified without state slots
   std::vector<ChunkNext> next;      // [chunks]
+  std::vector<int32_t> adapter;     // [chunks] slot; 0: none
   std::vector<int32_t> position;    // [T] absolute
   std::vector<int32_t> token_page;  // [T] page of each position
   std::vector<WantedRow> row;       // [rows]
@@ -61,7 +62,8 @@ struct StepPlan {
 // Limits against which the reader checks a block.
 struct StepLimits {
   int32_t pages = 0, page_tokens = 0, states = 0;
-  int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0, drafts_max = 0;
+  int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0, drafts_max = 0,
+          adapters_max = 0;
   int32_t vocab = 0, context_max = 0, hidden_size = 0;
   bool is_bidirectional = false;  // chunks are whole texts
 };

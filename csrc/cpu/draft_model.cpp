@@ -34,6 +34,7 @@ bunting_engine_limits DraftModel::own_limits(bunting_engine_limits const& limits
   own.step_tokens_max = limits.step_tokens_max + limits.step_chunks_max + kPageTokens;
   own.step_draws_max = limits.step_chunks_max;
   own.step_hidden_max = own.top_logprobs_max = own.states = own.drafts_max = 0;
+  own.adapters_max = own.adapter_rank_max = 0;
   return own;
 }
 

@@ -47,6 +47,8 @@ void check_limits(bunting_engine_limits const& limits) {
   check("top_logprobs_max", limits.top_logprobs_max, 0, 1024);
   check("states", limits.states, 0, 1 << 24);
   check("drafts_max", limits.drafts_max, 0, BUNTING_DRAFTS_MAX);
+  check("adapters_max", limits.adapters_max, 0, BUNTING_ADAPTERS_MAX);
+  check("adapter_rank_max", limits.adapter_rank_max, 0, BUNTING_ADAPTER_RANK_MAX);
 }
 
 size_t Forward::draw_words() const {
@@ -66,7 +68,8 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits, Thread
       states_(model, limits.states),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
       expert_plan_(routing_rule(model), limits.step_tokens_max),
-      pool_(pool) {
+      pool_(pool),
+      low_rank_(model, limits, pool) {
   work_.place(model, limits, work_region_.data());
   if (has_head()) prepare_head();
   transpose_convolutions();
@@ -92,6 +95,7 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
   auto const started = std::chrono::steady_clock::now();
   ComputedStep const computed;
   ThreadPool::Step const step(pool_);
+  low_rank_.begin(plan);
   pages_.populate_ahead(plan);
   pages_.copy(plan, pool_);
   for (AttentionPlan& attention_plan : attention_plans_) attention_plan.make(plan);
@@ -175,6 +179,7 @@ void Forward::norm_sum(float const* norm, int64_t rows) {
 // Moves the requested rows of x and of the mixers' outputs to the front. Token rows rise, so no row is
 // overwritten before it is moved.
 void Forward::keep_wanted_rows(StepPlan const& plan) {
+  low_rank_.keep_wanted_rows(plan);
   size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
   size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
   size_t const state_width = model_.has_states() ? size_t(model_.state_out_width()) : 0;
@@ -256,6 +261,9 @@ void Forward::multiply(Gemm gemm, Operand const& x) {
   gemm.ldx = x.ld;
   gemm.may_have_outliers = x.may_have_outliers();
   parallel_gemm(pool_, kernels_, gemm, gemm_pieces(*gemm.w, gemm.tokens));
+  if (!low_rank_.changes(*gemm.w)) return;
+  low_rank_.reduce(*gemm.w, x);
+  low_rank_.expand_all(*gemm.w, gemm.y, gemm.ldy);
 }
 
 double Forward::gemm_ns(PackedMatrix const& w, int64_t rows) const {

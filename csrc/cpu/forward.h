@@ -29,6 +29,7 @@
 #include "cpu/attention_plan.h"
 #include "cpu/experts.h"
 #include "cpu/kv_memory.h"
+#include "cpu/low_rank.h"
 #include "cpu/right_draws.h"
 #include "cpu/state_memory.h"
 #include "cpu/workspace.h"
@@ -50,7 +51,7 @@ class Forward {
 
   // Bytes of an engine's memory besides its pages.
   static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
-    return Workspace().place(model, limits, nullptr);
+    return Workspace().place(model, limits, nullptr) + LowRank::workspace_bytes(model, limits);
   }
 
   // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing. Returns
@@ -62,6 +63,8 @@ class Forward {
   float const* logits() const { return work_.logits; }
   // KV pages and state slots; another thread may copy those that no step in flight uses.
   KvMemory& pages() { return pages_; }
+  // Adapters of the step's products.
+  LowRank& adapters() { return low_rank_; }
   StateMemory& states() { return states_; }
 
  private:
@@ -165,6 +168,7 @@ class Forward {
   // True if the rows that a GEMM multiplies, or the activated rows in the MLP, have outliers.
   std::atomic<bool> has_outliers_{false}, activated_has_outliers_{false};
   ThreadPool& pool_;
+  LowRank low_rank_;
 };
 
 }  // namespace bunting

@@ -345,6 +345,8 @@ Operand Forward::activated_rows(PackedMatrix const& down) {
 Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
                                 PackedMatrix const& down, int64_t rows, bool is_plain, float const* xielu) {
   Operand const to = activated_rows(down);
+  bool const changes = low_rank_.changes(gate_up);
+  if (changes) low_rank_.reduce(gate_up, normed);
   GatedGemm const gemm{.x = normed.rows,
                        .ldx = normed.ld,
                        .may_have_outliers = normed.may_have_outliers(),
@@ -355,7 +357,8 @@ Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_
                        .xielu = xielu ? xielu_of(xielu) : Xielu{},
                        .out = to,
                        .tokens = rows,
-                       .scratch = work_.gate_up};
+                       .scratch = work_.gate_up,
+                       .low_rank = changes ? &low_rank_ : nullptr};
   parallel_gated(pool_, kernels_, gemm, gemm_pieces(gate_up, rows));
   return to;
 }

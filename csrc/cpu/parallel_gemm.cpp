@@ -90,7 +90,12 @@ void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g
               .next = up.panel(0)};
     char const* const ahead_of = is_few && panel + ahead < panels ? g.w->panel(panel + ahead) : nullptr;
     if (g.is_plain) part.next = ahead_of;
-    kernels.gemm(part, 0, count);
+    auto const multiply = [&](int64_t first_panel) {
+      kernels.gemm(part, 0, count);
+      if (g.low_rank)
+        g.low_rank->expand(*g.w, row, row + part.tokens, first_panel, first_panel + count, part.y, part.ldy);
+    };
+    multiply(panel);
     int64_t const column = panel * kPanel / (grouped ? kGroup : 1);
     Operand out = g.out;
     out.rows = g.out.row(row) + column * g.out.element_bytes();
@@ -100,7 +105,7 @@ void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g
     part.bias = g.bias ? g.bias + (panels + panel) * kPanel : nullptr;
     part.y = gates + columns;
     part.next = ahead_of;
-    kernels.gemm(part, 0, count);
+    multiply(panels + panel);
     kernels.gate(out, gates, 2 * columns, columns, g.activation, 0, part.tokens);
   };
   pool.run(ceil_div(panels, width) * row_blocks, 1, [&](int64_t begin, int64_t end, int thread) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/kernels/kernels.h"
+#include "cpu/low_rank.h"
 #include "host/thread_pool.h"
 
 namespace bunting {
@@ -32,7 +33,8 @@ struct GatedGemm {
   Xielu xielu = {};
   Operand out;  // [T, ld]; columns from F on are unchanged
   int64_t tokens = 0;
-  float* scratch = nullptr;  // kGateScratch floats per thread
+  float* scratch = nullptr;           // kGateScratch floats per thread
+  LowRank const* low_rank = nullptr;  // has reduced this product and adds to it; null: adds nothing
 };
 inline constexpr int64_t kGateScratch = 64 * 1024;
 

@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 24
+#define BUNTING_ABI_VERSION 25
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -500,7 +500,7 @@ typedef struct bunting_engine bunting_engine;
  * opens (bunting_cublaslt_probe). With cuBLASLt results are not batch-invariant. */
 enum { BUNTING_GEMM_OWN = 0, BUNTING_GEMM_CUBLASLT = 1 };
 
-enum { BUNTING_DEVICES_MAX = 8, BUNTING_DRAFTS_MAX = 8 };
+enum { BUNTING_DEVICES_MAX = 8, BUNTING_DRAFTS_MAX = 8, BUNTING_ADAPTERS_MAX = 1024, BUNTING_ADAPTER_RANK_MAX = 512 };
 
 typedef struct bunting_engine_limits {
   int32_t threads;          /* compute threads, the caller of bunting_step_wait included; >= 1 */
@@ -519,6 +519,8 @@ typedef struct bunting_engine_limits {
   int32_t states;           /* state slots; >= 1 with recurrent layers, else 0 */
   /* tokens drafted behind a chunk at most, by the head or the draft model, up to BUNTING_DRAFTS_MAX; 0: neither runs */
   int32_t drafts_max;
+  int32_t adapters_max;     /* slots for LoRA adapters (adapters.h), up to BUNTING_ADAPTERS_MAX; 0 on GPUs */
+  int32_t adapter_rank_max; /* highest rank of an adapter in a slot, up to BUNTING_ADAPTER_RANK_MAX */
 } bunting_engine_limits;
 
 /* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and host
@@ -567,7 +569,7 @@ bunting_status bunting_engine_write_state(bunting_engine* engine, int32_t slot, 
  *                           supported yet.
  *   tokens   [T]            token ids of all chunks, chunk after chunk
  *   chunks   [chunks,  15]  first token row, count, start position, first entry in `pages`, page count, first entry in
- *                           `rows`, row count, adapter (0: none; others are not supported yet), index of the first token
+ *                           `rows`, row count, slot of its adapter (0: none), index of the first token
  *                           of type 1 (0: none), state slot (-1: none), slot with the state before the chunk (-1: none,
  *                           start is 0), number of saves, the token after the chunk (-1: none is known), number of
  *                           tokens that the head or the draft model drafts behind the chunk's last valid draw, and

@@ -124,6 +124,8 @@ class Model {
   // See bunting_model_factor.
   void set_factor(int32_t tensor, int32_t layer, float factor);
   void seal();
+  // Returns the place of a tensor; without rows if the model has no such tensor.
+  TensorTarget target(int32_t tensor, int32_t layer) const;
   // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes. A deferred model then
   // maps the file.
   void save(char const* path, uint8_t const* key, bunting_progress progress);
@@ -293,7 +295,6 @@ class Model {
   uint64_t state_bytes() const;      // one slot over all recurrent layers
 
  private:
-  TensorTarget target(int32_t tensor, int32_t layer) const;
   void pack(StoredTensor const& tensor);
   size_t tensor_slot(int32_t tensor, int32_t layer) const;
   std::string describe(int32_t tensor, int32_t layer) const;

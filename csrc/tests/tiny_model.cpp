@@ -140,7 +140,9 @@ bunting_engine_limits tiny_limits() {
 #endif
           .devices = {},
           .states = 0,
-          .drafts_max = 0};
+          .drafts_max = 0,
+          .adapters_max = 0,
+          .adapter_rank_max = 0};
 }
 
 namespace {
@@ -404,12 +406,12 @@ std::vector<uint32_t> encode(StepSpec const& step) {
     row_words[BUNTING_ROW_TOP_LOGPROBS] = uint32_t(r.top_logprobs);
   };
   for (ChunkSpec const& chunk : step.chunks) {
-    size_t const adapter = 0, second = 0;
+    size_t const second = 0;
     for (size_t const word :
          {tokens.size(), chunk.tokens.size(), size_t(chunk.start), pages.size(), chunk.pages.size(),
-          rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter, second, size_t(chunk.state),
-          size_t(chunk.from), chunk.saves.size() / BUNTING_SAVE_WORDS, size_t(chunk.next),
-          size_t(chunk.drafts), chunk.is_read ? chunk.unread.size() : size_t(-1)})
+          rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), size_t(chunk.adapter), second,
+          size_t(chunk.state), size_t(chunk.from), chunk.saves.size() / BUNTING_SAVE_WORDS,
+          size_t(chunk.next), size_t(chunk.drafts), chunk.is_read ? chunk.unread.size() : size_t(-1)})
       chunks.push_back(uint32_t(word));
     unread.insert(unread.end(), chunk.unread.begin(), chunk.unread.end());
     saves.insert(saves.end(), chunk.saves.begin(), chunk.saves.end());

@@ -93,6 +93,7 @@ struct ChunkSpec {
   int32_t next = -1, drafts = 0;    // for a head
   bool is_read = true;              // by a draft model, after the tokens that follow
   std::vector<int32_t> unread = {};
+  int32_t adapter = 0;  // slot
   int32_t rows() const { return int32_t(earlier.size()) + sampled; }
   int32_t hidden() const;  // number of rows that return hidden states
 };

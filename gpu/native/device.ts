@@ -4,7 +4,7 @@
  * own.
  */
 import { assert, InvariantError } from "../../base/assert.ts";
-import type { StateSlot, Step, StepResult } from "../../scheduler/core.ts";
+import type { AdapterId, StateSlot, Step, StepResult } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { HostedDevice } from "../hosted-device.ts";
 import { type EngineHandle, type EngineLimits, NativeError, type NativeLibrary } from "../native.ts";
@@ -26,12 +26,18 @@ export class NativeDevice implements HostedDevice {
   #started: StartedStep | null = null;
   #isOpen = true;
 
-  /** Takes ownership of `engine` and closes it. */
-  constructor(library: NativeLibrary, engine: EngineHandle, spec: DeviceSpec, limits: EngineLimits) {
+  /** Takes ownership of `engine` and closes it. `adapters`: the slots of its adapters. */
+  constructor(
+    library: NativeLibrary,
+    engine: EngineHandle,
+    spec: DeviceSpec,
+    limits: EngineLimits,
+    adapters: ReadonlyMap<AdapterId, number> = new Map(),
+  ) {
     this.spec = spec;
     this.#library = library;
     this.#engine = engine;
-    this.#block = new StepBlock(spec.vocabSize, spec.pageTokens);
+    this.#block = new StepBlock(spec.vocabSize, spec.pageTokens, adapters);
     this.#result = new StepResultBlock({
       drawsMax: limits.stepDrawsMax ?? limits.stepChunksMax,
       topLogprobsMax: limits.topLogprobsMax,

@@ -3,11 +3,14 @@
  * the CPU or each with a copy of them on a GPU.
  */
 import { existsSync } from "node:fs";
+import type { LoraAdapter } from "../../model/adapter.ts";
 import { contextLimit } from "../../model/rope.ts";
 import { layersWithHead, type ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
+import type { AdapterId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import {
+  type AdapterHandle,
   type ComputeOptions,
   type EngineLimits,
   type Isa,
@@ -29,6 +32,8 @@ export interface ModelSource {
 export interface NativeModelOptions extends ComputeOptions {
   /** Longest sequence to serve, in tokens; null for the model's own. */
   readonly contextMax: number | null;
+  /** LoRA adapters of its engines; CPUs only. Absent: none. */
+  readonly adapters?: readonly LoraAdapter[];
   /** Folders for packed weights, best first. Absent or empty: the weights are packed at every start. */
   readonly packedFolders?: readonly string[];
   /** Folders for step costs, best first. Absent or empty: each start estimates them. */
@@ -55,8 +60,18 @@ export interface NativeModel {
   readonly costsPlace: PackedPlace | null;
   /** Outcome of reading or saving packed weights, in a sentence; null if neither was tried. */
   readonly packedNote: string | null;
+  /** Loaded LoRA adapters of its engines. */
+  readonly adapters: readonly NativeAdapter[];
   /** Draft model of its engines. Absent: none. */
   readonly draft?: NativeModel;
+}
+
+/** A loaded, read-only adapter. */
+export interface NativeAdapter {
+  readonly id: AdapterId;
+  readonly handle: AdapterHandle;
+  readonly rank: number;
+  readonly bytes: number;
 }
 
 /** Page size of the kernels in tokens; they support no other. */
@@ -106,10 +121,32 @@ export function openNativeModel(
       isa: options.isa === "auto" ? bestIsa(library) : options.isa,
       costsPlace: packedFolders === costsFolders ? place : placeIn(costsFolders),
       packedNote,
+      adapters: openAdapters(library, handle, options.adapters ?? []),
       ...plan,
     };
   } catch (error) {
     library.modelClose(handle);
+    throw error;
+  }
+}
+
+/** Loads adapters of a sealed model. Throws NativeError; no adapter stays open then. */
+function openAdapters(
+  library: NativeLibrary,
+  model: ModelHandle,
+  adapters: readonly LoraAdapter[],
+): NativeAdapter[] {
+  const opened: NativeAdapter[] = [];
+  try {
+    for (const { id, rank, parts } of adapters) {
+      const handle = library.adapterOpen(model);
+      opened.push({ id, handle, rank, bytes: 0 });
+      for (const part of parts) library.adapterLoad(handle, part);
+      opened[opened.length - 1] = { id, handle, rank, bytes: library.adapterSeal(handle) };
+    }
+    return opened;
+  } catch (error) {
+    for (const { handle } of opened) library.adapterClose(handle);
     throw error;
   }
 }
@@ -160,7 +197,8 @@ function refusalOf(call: () => void): string | null {
 }
 
 /** Frees the weights, and those of a draft model; every engine that uses them must be closed before. */
-export function closeNativeModel(library: NativeLibrary, { handle, draft }: NativeModel): void {
+export function closeNativeModel(library: NativeLibrary, { handle, adapters, draft }: NativeModel): void {
+  for (const adapter of adapters) library.adapterClose(adapter.handle);
   library.modelClose(handle);
   if (draft !== undefined) closeNativeModel(library, draft);
 }
@@ -202,7 +240,8 @@ function openNamedDevice(
   own: Pick<DeviceSpec, "name" | "abortPoints">,
   onProgress: NativeProgress = () => {},
 ): NativeDevice {
-  const { draft } = model;
+  const { adapters, draft } = model;
+  const withAdapters = { ...limits, ...adapterLimits(adapters) };
   const spec = {
     ...own,
     pages: limits.pages,
@@ -217,8 +256,18 @@ function openNamedDevice(
     ...(draft === undefined ? {} : { draftModel: { share: draft.weightBytes / model.weightBytes } }),
     ...(model.stateBytes > 0 ? { states: { slots: limits.states ?? 0, bytes: model.stateBytes } } : {}),
   };
-  const engine = library.engineOpen(model.handle, draft?.handle ?? null, limits, onProgress);
-  return new NativeDevice(library, engine, spec, limits);
+  const engine = library.engineOpen(model.handle, draft?.handle ?? null, withAdapters, onProgress);
+  const slots = new Map(adapters.map(({ id }, index) => [id, index + 1]));
+  for (const { id, handle } of adapters) library.putAdapter(engine, slots.get(id)!, handle);
+  return new NativeDevice(library, engine, spec, limits, slots);
+}
+
+/** Limits of an engine with these adapters. */
+export function adapterLimits(
+  adapters: readonly Pick<LoraAdapter, "rank">[],
+): Pick<EngineLimits, "adaptersMax" | "adapterRankMax"> {
+  if (adapters.length === 0) return {};
+  return { adaptersMax: adapters.length, adapterRankMax: Math.max(...adapters.map(({ rank }) => rank)) };
 }
 
 /** Instruction set that "auto" selects. */

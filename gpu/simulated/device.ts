@@ -2,6 +2,7 @@ import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import type {
+  AdapterId,
   Chunk,
   ChunkState,
   PageId,
@@ -29,9 +30,9 @@ export type Script = (
 /**
  * Device without a model that still detects paging errors.
  *
- * Each page slot stores its token and a hash of the whole context up to it, which stands for keys and values.
- * A chunk reads its context through its page table, as attention would. A slot that was never written, or
- * that was computed after another prefix, breaks an invariant. The sampled token is a hash of the context,
+ * Each page slot stores its token and a hash of the whole context up to it, beginning with the adapter, which
+ * stands for keys and values. A chunk reads its context through its page table, as attention would. A slot that was never written, or
+ * that was computed after another prefix or with another adapter, breaks an invariant. The sampled token is a hash of the context,
  * the seed and the output position. Tokens are therefore right exactly if paging, caching, copying and
  * chunking are right; they do not depend on the batch or on time.
  *
@@ -269,10 +270,10 @@ export class SimulatedDevice implements Device {
    * Reads the context of a chunk and writes its tokens. Returns the context hash at each token, and all
    * tokens up to the last one.
    */
-  #attend({ start, tokens, pages }: Chunk): { hashes: Int32Array; context: Int32Array } {
+  #attend({ start, tokens, pages, adapter }: Chunk): { hashes: Int32Array; context: Int32Array } {
     const { pageTokens } = this.spec;
     const context = new Int32Array(start + tokens.length);
-    let hash = 1;
+    let hash = emptyContext(adapter);
     for (let position = 0; position < start; position++) {
       const slot = pages[Math.floor(position / pageTokens)]! * pageTokens + (position % pageTokens);
       context[position] = this.#tokens[slot]!;
@@ -310,7 +311,7 @@ function checkStep(step: Step, spec: DeviceSpec): void {
   const written = new Set<number>();
   for (const { start, tokens, pages, samples, adapter } of step.chunks) {
     tokensTotal += tokens.length;
-    assert(adapter === 0, "a chunk's adapter");
+    assert(Number.isSafeInteger(adapter) && adapter >= 0, "a chunk's adapter");
     assert(
       samples.every(
         ({ afterIndex }, i) =>
@@ -423,6 +424,11 @@ function inventLogprobs(token: TokenId, likeliest: TokenId, count: number, vocab
 /** Numbers in [-1, 1] that depend only on the context. */
 function hiddenOf(context: number, size: number): Float32Array {
   return Float32Array.from({ length: size }, (_, i) => extend(context, i) / 2 ** 31);
+}
+
+/** Hash of the context without tokens. An adapter has up to 48 bits, all of which count. */
+function emptyContext(adapter: AdapterId): number {
+  return adapter === 0 ? 1 : extend(extend(1, adapter | 0), Math.floor(adapter / 2 ** 32));
 }
 
 /** Hash of a context with one more token; never 0. */

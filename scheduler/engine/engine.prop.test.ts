@@ -42,7 +42,13 @@ const constraints = ["(a|baabbab)*", "ab(bbbbbbbb|a)+", "aaaaaaaaaa(ab)*", "[ab]
 );
 
 type Command =
-  | { readonly kind: "expect"; readonly index: number; readonly prompt: number[]; readonly program: number }
+  | {
+      readonly kind: "expect";
+      readonly index: number;
+      readonly prompt: number[];
+      readonly adapter: number;
+      readonly program: number;
+    }
   | { readonly kind: "forget"; readonly index: number; readonly givesUp: boolean }
   | { readonly kind: "submit"; readonly spec: Omit<SequenceSpec, "id">; readonly continues: number | null }
   | { readonly kind: "release"; readonly who: number }
@@ -197,6 +203,9 @@ const prompts = fc
     ...rest,
   ]);
 
+/** No adapter, and two that differ in their high bits alone. */
+const adapters = fc.constantFrom(0, 0, 1, 1 + 2 ** 32);
+
 const specs = fc
   .record({
     prompt: prompts,
@@ -218,19 +227,33 @@ const specs = fc
     ),
     allowedTokens: fc.constantFrom(null, null, null, Uint32Array.of(1), Uint32Array.of(3)),
     cacheSalt: fc.constantFrom("", "", "other"),
+    adapter: adapters,
     service: services,
     constraint: fc.constantFrom(null, null, ...constraints),
   })
-  .map(({ prompt, tokensMax, seed, tokensMin, stopTokens, constraint, cacheSalt, service, ...drawing }) =>
-    withPublic(
-      sequenceSpec(prompt, tokensMax, {
-        sampling: { ...drawing, seed: [seed, 0] },
-        stop: { tokensMin, stopTokens },
-        cacheSalt,
-        service,
-        ...(constraint === null ? {} : { constraint }),
-      }),
-    ),
+  .map(
+    ({
+      prompt,
+      tokensMax,
+      seed,
+      tokensMin,
+      stopTokens,
+      constraint,
+      cacheSalt,
+      adapter,
+      service,
+      ...drawing
+    }) =>
+      withPublic(
+        sequenceSpec(prompt, tokensMax, {
+          sampling: { ...drawing, seed: [seed, 0] },
+          stop: { tokensMin, stopTokens },
+          cacheSalt,
+          adapter,
+          service,
+          ...(constraint === null ? {} : { constraint }),
+        }),
+      ),
   );
 
 /** Marks the beginning of the second family of prompts as public. */
@@ -278,6 +301,7 @@ const commands: fc.Arbitrary<Command[]> = fc.array(
         kind: fc.constant("expect" as const),
         index: fc.nat({ max: 3 }),
         prompt: prompts,
+        adapter: adapters,
         program: fc.nat({ max: 2 }),
       }),
     },
@@ -327,8 +351,9 @@ function play(
       submitted.push({ ...spec, id });
       if (command.spec.promptTokens.length % 2 === 0) harness.engine.run();
     } else if (command.kind === "expect") {
-      const { index, prompt, program } = command;
-      if (setting.batch.kind === "time" && setting.cache === null) harness.expect(index, prompt, { program });
+      const { index, prompt, adapter, program } = command;
+      if (setting.batch.kind === "time" && setting.cache === null)
+        harness.expect(index, prompt, { adapter, program });
     } else if (command.kind === "forget") {
       harness.forget(command.index, command.givesUp);
     } else if (submitted.length > 0) {
@@ -363,7 +388,8 @@ function continued(
 ): Omit<SequenceSpec, "id"> {
   const { tokens } = outcomes[before.id]!;
   const promptTokens = [...Array.from(before.promptTokens), ...tokens, ...Array.from(spec.promptTokens)];
-  return withPublic({ ...spec, promptTokens, cacheSalt: before.cacheSalt, continues: before.id });
+  const { cacheSalt, adapter, id } = before;
+  return withPublic({ ...spec, promptTokens, cacheSalt, adapter, continues: id });
 }
 
 /** Paused sequences, whatever they hold, keep nobody else from ending; and the last report tells how many

@@ -45,7 +45,7 @@ type Command =
     }
   | { readonly kind: "abort" | "pause" | "resume" | "release"; readonly who: number | "self" }
   | { readonly kind: "raise"; readonly who: number | "self"; readonly service: Service }
-  | { readonly kind: "expect"; readonly prompt: readonly TokenId[] }
+  | { readonly kind: "expect"; readonly prompt: readonly TokenId[]; readonly adapter: number }
   | { readonly kind: "extend"; readonly who: number; readonly more: readonly TokenId[] }
   | { readonly kind: "forget"; readonly who: number; readonly givesUp: boolean }
   | { readonly kind: "lose"; readonly engine: number; readonly backAfterMs: number | null };
@@ -138,7 +138,7 @@ class Play {
           id: fleet.expect({
             tokens: command.prompt,
             cacheSalt: "",
-            adapter: 0,
+            adapter: command.adapter,
             program: 1,
             isWarmed: true,
           }),
@@ -209,12 +209,13 @@ class Play {
     const client = before === undefined ? undefined : this.clients[before];
     const id = before === undefined ? undefined : this.#ids[before];
     if (client === undefined || id === undefined) return spec;
+    const { cacheSalt, adapter } = client.spec;
     const promptTokens = [
       ...Array.from(client.spec.promptTokens),
       ...client.tokens,
       ...Array.from(spec.promptTokens),
     ];
-    return { ...spec, promptTokens, cacheSalt: client.spec.cacheSalt, continues: id };
+    return { ...spec, promptTokens, cacheSalt, adapter, continues: id };
   }
 
   #link(engine: EngineId): EngineLink {
@@ -295,6 +296,9 @@ const services: fc.Arbitrary<Service> = fc.record({
   session: fc.constantFrom(null, null, { id: 1, parent: null }, { id: 2, parent: 1 }),
 });
 
+/** No adapter, and two that differ in their high bits alone. */
+const adapters = fc.constantFrom(0, 0, 1, 1 + 2 ** 32);
+
 const specs: fc.Arbitrary<Unplaced> = fc
   .record({
     prompt: prompts,
@@ -302,12 +306,14 @@ const specs: fc.Arbitrary<Unplaced> = fc
     seed: fc.nat({ max: 3 }),
     isHeld: fc.boolean(),
     cacheSalt: fc.constantFrom("", "", "other"),
+    adapter: adapters,
     service: services,
   })
-  .map(({ prompt, tokensMax, seed, isHeld, cacheSalt, service }) => {
+  .map(({ prompt, tokensMax, seed, isHeld, cacheSalt, adapter, service }) => {
     const { drawnTokens: _, ...spec } = sequenceSpec(prompt, tokensMax, {
       sampling: { temperature: 1, seed: [seed, 0] },
       cacheSalt,
+      adapter,
       service,
       isHeld,
     });
@@ -340,7 +346,10 @@ const commands = fc.array(
     command: fc.oneof(
       { weight: 8, arbitrary: submit(fc.option(reaction, { freq: 2 })) },
       { weight: 3, arbitrary: simple },
-      { weight: 1, arbitrary: fc.record({ kind: fc.constant("expect" as const), prompt: prompts }) },
+      {
+        weight: 1,
+        arbitrary: fc.record({ kind: fc.constant("expect" as const), prompt: prompts, adapter: adapters }),
+      },
       {
         weight: 1,
         arbitrary: fc.record({

@@ -4,7 +4,6 @@ import type { TokenId } from "../../base/token.ts";
 import type {
   EngineId,
   Finish,
-  Objective,
   PrefixHint,
   SequenceId,
   SequenceSpec,
@@ -30,6 +29,7 @@ import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import type { Placement } from "./placement.ts";
+import { adaptersOf, type PresentAdapters, type QueueRow, queueOf } from "./present-sequences.ts";
 import { publicLength } from "./public-texts.ts";
 
 /**
@@ -139,14 +139,6 @@ interface ActiveSequence {
   isAborted: boolean;
 }
 
-/** Waiting sequences of one objective and tenant. */
-export interface QueueRow {
-  readonly objective: Objective;
-  readonly tenant: string;
-  readonly waiting: number;
-  readonly promptTokens: number;
-}
-
 /** A prefix hint that was not forgotten. */
 interface Expectation {
   hint: PrefixHint;
@@ -237,19 +229,13 @@ export class Fleet {
     return this.#active.size;
   }
 
-  /** Sequences that no engine has admitted yet, by objective and tenant; the largest groups first. */
+  /** Sequences that wait, by objective and tenant. */
   queue(): readonly QueueRow[] {
-    const rows = new Map<string, { -readonly [Key in keyof QueueRow]: QueueRow[Key] }>();
-    for (const { spec, isStarted, isAborted } of this.#active.values()) {
-      if (isStarted || isAborted) continue;
-      const { objective, tenant } = spec.service;
-      const key = `${objective} ${tenant}`;
-      const row = rows.get(key) ?? { objective, tenant, waiting: 0, promptTokens: 0 };
-      row.waiting += 1;
-      row.promptTokens += spec.promptTokens.length;
-      rows.set(key, row);
-    }
-    return [...rows.values()].sort((a, b) => b.waiting - a.waiting);
+    return queueOf(this.#active.values());
+  }
+
+  adapters(): PresentAdapters {
+    return adaptersOf(this.#active.values());
   }
 
   /** The dispatcher, which places sequences. */

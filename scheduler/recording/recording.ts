@@ -157,12 +157,13 @@ export type Divergence = {
   readonly replayed: string;
 } | null;
 
-/** 32-bit hash of a step: its sequences, their tokens, pages, state slots and draft requests. */
+/** 32-bit hash of a step: its sequences, their adapters, tokens, pages, state slots and draft requests. */
 export function planHash({ number, moves, chunks }: Step): number {
   let hash = mix(0x2545f491, number);
   for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);
-  for (const { sequence, start, tokens, pages, samples, state, drafts, unread } of chunks) {
+  for (const { sequence, start, tokens, pages, samples, state, drafts, unread, adapter } of chunks) {
     hash = mix(mix(mix(hash, sequence), start), tokens.length);
+    if (adapter !== 0) hash = mix(mix(hash, adapter), adapter / 2 ** 32);
     for (let i = 0; i < tokens.length; i++) hash = mix(hash, tokens[i]!);
     for (let i = 0; i < pages.length; i++) hash = mix(hash, pages[i]!);
     for (const row of samples) {

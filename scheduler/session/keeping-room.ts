@@ -38,10 +38,10 @@ export class Room {
     return true;
   }
 
-  #pagesOf({ tenant, salt, tokens }: Held): number {
+  #pagesOf({ tenant, salt, adapter, tokens }: Held): number {
     let shared = 0;
     for (const other of this.#counted)
-      if (other.tenant === tenant && other.salt === salt)
+      if (other.tenant === tenant && other.salt === salt && other.adapter === adapter)
         shared = Math.max(shared, tokens.sharedWith(other.tokens));
     return Math.ceil((tokens.length - shared) / this.#pageTokens);
   }

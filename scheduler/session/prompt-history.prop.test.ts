@@ -7,7 +7,15 @@ import { HashedTokens } from "./hashed-tokens.ts";
 import { type PastPrompt, PromptHistory } from "./prompt-history.ts";
 
 const past = (tenant: string, salt: string, tokens: readonly number[]): PastPrompt => ({
-  ...{ tenant, salt, engine: 0 as EngineId, epoch: 0, session: null, tokens: HashedTokens.of(tokens) },
+  ...{
+    tenant,
+    salt,
+    adapter: 0,
+    engine: 0 as EngineId,
+    epoch: 0,
+    session: null,
+    tokens: HashedTokens.of(tokens),
+  },
   ...{ isRunning: false, isLost: false, endedMs: 0, evictedPages: 0, tenantTokens: 0 },
 });
 

@@ -1,11 +1,12 @@
 import type { TokenId } from "../../base/token.ts";
-import type { EngineId } from "../core.ts";
+import type { AdapterId, EngineId } from "../core.ts";
 import type { HashedTokens } from "./hashed-tokens.ts";
 
 /** A prompt that was admitted, followed by the tokens of its answer once that has ended. */
 export interface PastPrompt {
   readonly tenant: string;
   readonly salt: string;
+  readonly adapter: AdapterId;
   readonly engine: EngineId;
   /** Incarnation of the engine. */
   readonly epoch: number;

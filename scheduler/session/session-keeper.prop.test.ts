@@ -9,6 +9,7 @@ import { SessionTable } from "./session-table.ts";
 interface Act {
   readonly tenant: string;
   readonly salt: string;
+  readonly adapter: number;
   readonly name: string | null;
   /** Index of the answer that the prompt goes on from, counted back among those of the tenant; null: none. */
   readonly after: number | null;
@@ -23,6 +24,7 @@ const acts = fc.array(
   fc.record<Act>({
     tenant: fc.constantFrom("red", "blue"),
     salt: fc.constantFrom("", "", "x"),
+    adapter: fc.constantFrom(0, 0, 2 ** 32),
     name: fc.constantFrom(null, null, "talk", "chat"),
     after: fc.option(fc.nat({ max: 3 })),
     family: fc.nat({ max: 2 }),
@@ -38,14 +40,14 @@ const acts = fc.array(
 function perform(rig: SessionRig, all: readonly Act[], after: (told: Told) => void = () => {}): Told[] {
   const ended = new Map<string, Told[]>();
   return all.map((act) => {
-    const { tenant, salt, name, family, length, isCall, isKept } = act;
+    const { tenant, salt, adapter, name, family, length, isCall, isKept } = act;
     const own = ended.get(tenant) ?? [];
     const before = act.after === null ? undefined : own[own.length - 1 - act.after];
     const fresh = Array.from({ length }, (_, i) => (i < 140 ? family : 3 + ((family + i * 7) % 5)));
     const tokens = [...(before?.whole?.slice(0, 500) ?? []), ...fresh];
     const names = { session: name };
     const tools = isCall ? ["read"] : [];
-    const told = rig.run(tokens, { tenant, salt, names, tools, isKept });
+    const told = rig.run(tokens, { tenant, salt, adapter, names, tools, isKept });
     ended.set(tenant, [...own, told]);
     after(told);
     if (act.waitMs > 0) rig.wait(act.waitMs);
@@ -73,13 +75,19 @@ test("sessions and their tokens stay within bounds, and nothing of them is pinne
   );
 }, 60_000);
 
-test("what one key and salt observe does not depend on other keys and salts", () => {
+test("what one key, salt and adapter observe does not depend on the others", () => {
   fc.assert(
     fc.property(acts, (all) => {
       const together = perform(new SessionRig(600), all);
       for (const tenant of ["red", "blue"]) {
-        for (const salt of ["", "x"]) {
-          const isOwn = (act: Act): boolean => act.tenant === tenant && act.salt === salt;
+        for (const [salt, adapter] of [
+          ["", 0],
+          ["x", 0],
+          ["", 2 ** 32],
+          ["x", 2 ** 32],
+        ]) {
+          const isOwn = (act: Act): boolean =>
+            act.tenant === tenant && act.salt === salt && act.adapter === adapter;
           const own = together.filter((_, index) => isOwn(all[index]!));
           const others = together.filter((_, index) => !isOwn(all[index]!));
           const ids = new Set(own.map(({ place }) => place.id));

@@ -191,21 +191,21 @@ export class SessionKeeper {
     const { specs, table } = this.#parts;
     const tenants = new Set([...table.all].map(({ tenant }) => tenant)).size;
     const rooms = specs.map(({ pages, pageTokens }) => new Room(pages, pageTokens, tenants));
-    for (const { running, engine, lastTokens, tenant, salt } of table.all)
-      if (running > 0 && engine !== null) rooms[engine]!.use({ tenant, salt, tokens: lastTokens });
-    return candidates.filter(({ session: { tenant, salt }, waiting: { past } }) =>
-      rooms[past.engine]!.take({ tenant, salt, tokens: past.tokens }),
+    for (const { running, engine, lastTokens, tenant, salt, adapter } of table.all)
+      if (running > 0 && engine !== null) rooms[engine]!.use({ tenant, salt, adapter, tokens: lastTokens });
+    return candidates.filter(({ session: { tenant, salt, adapter }, waiting: { past } }) =>
+      rooms[past.engine]!.take({ tenant, salt, adapter, tokens: past.tokens }),
     );
   }
 
-  #keep({ place: { id }, salt: cacheSalt }: Session, { past, awaitsTool }: Waiting): void {
+  #keep({ place: { id }, salt: cacheSalt, adapter }: Session, { past, awaitsTool }: Waiting): void {
     if (this.#kept.has(id)) return;
     const { fleet, observer } = this.#parts;
     const { values: tokens } = past.tokens;
     const hint = fleet.expect({
       tokens,
       cacheSalt,
-      adapter: 0,
+      adapter,
       program: null,
       isWarmed: awaitsTool,
       engine: past.engine,

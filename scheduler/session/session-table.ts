@@ -1,4 +1,4 @@
-import type { EngineId, SessionPlace } from "../core.ts";
+import type { AdapterId, EngineId, SessionPlace } from "../core.ts";
 import type { HashedTokens } from "./hashed-tokens.ts";
 import { type Nearest, type PastPrompt, PromptHistory } from "./prompt-history.ts";
 import { RETURN_MAX_MS, ReturnTimes } from "./return-times.ts";
@@ -29,6 +29,7 @@ export const noNames: SessionNames = Object.freeze({ session: null, person: null
 export interface NamedPrompt {
   readonly tenant: string;
   readonly salt: string;
+  readonly adapter: AdapterId;
   readonly tokens: HashedTokens;
   readonly names: SessionNames;
 }
@@ -55,6 +56,7 @@ export interface Session {
   readonly place: SessionPlace;
   readonly tenant: string;
   readonly salt: string;
+  readonly adapter: AdapterId;
   names: SessionNames;
   /** Tokens with which every prompt of the session begins. */
   readonly stemTokens: number;
@@ -104,9 +106,9 @@ const DONE_GUESS = ReturnTimes.guess(0.05, 0, 12);
 const PARENT_GUESS = ReturnTimes.guess(0.95, 5, 15);
 
 /**
- * Recognizes the session of each prompt by the earlier prompts of the same tenant and salt. All prompts of an agent
- * begin with its first one. So a prompt belongs to the session of the earlier prompt with the longest common prefix,
- * if that covers the first prompt of the session. A session has one prompt in flight at a time.
+ * Recognizes the session of each prompt by the earlier prompts of the same tenant, salt and adapter. All prompts of
+ * an agent begin with its first one. So a prompt belongs to the session of the earlier prompt with the longest common
+ * prefix, if that covers the first prompt of the session. A session has one prompt in flight at a time.
  *
  * Evicts the least recently used sessions.
  */
@@ -180,9 +182,9 @@ export class SessionTable {
   }
 
   /** The prompt of an idle session, of no other person, that begins most alike. */
-  #nearestOf({ tenant, salt, tokens, names }: NamedPrompt): Nearest | null {
+  #nearestOf({ tenant, salt, adapter, tokens, names }: NamedPrompt): Nearest | null {
     return this.history.nearest(tenant, tokens, (past) => {
-      const session = past.salt === salt ? this.#sessionOf(past) : null;
+      const session = past.salt === salt && past.adapter === adapter ? this.#sessionOf(past) : null;
       return session !== null && session.running === 0 && agree(session.names.person, names.person);
     });
   }
@@ -195,12 +197,13 @@ export class SessionTable {
 
   /** The session whose awaited tool call a new session may be: the agent of a subagent. Null: none. */
   #parentOf(prompt: NamedPrompt): { readonly id: number; readonly by: SessionSign } | null {
-    const { tenant, salt, tokens, names } = prompt;
+    const { tenant, salt, adapter, tokens, names } = prompt;
     const waits = (session: Session | null): boolean =>
       session !== null &&
       session.waiting?.awaitsTool === true &&
       session.tenant === tenant &&
       session.salt === salt &&
+      session.adapter === adapter &&
       agree(session.names.session, names.session) &&
       agree(session.names.person, names.person);
     const nearest = this.history.nearest(tenant, tokens, (past) => waits(this.#sessionOf(past)));
@@ -219,12 +222,13 @@ export class SessionTable {
     return session === null ? null : this.find(session);
   }
 
-  #open({ tenant, salt, tokens, names }: NamedPrompt, parent: number | null): Session {
+  #open({ tenant, salt, adapter, tokens, names }: NamedPrompt, parent: number | null): Session {
     const { length } = tokens;
     const session: Session = {
       place: { id: this.#nextId, parent },
       tenant,
       salt,
+      adapter,
       names,
       stemTokens: Math.max(1, length - Math.min(OPENING_TOKENS, Math.floor(length / OPENING_PART))),
       toolTimes: new ReturnTimes(),

@@ -31,6 +31,7 @@ interface Rig {
 interface Asked {
   readonly tenant?: string;
   readonly salt?: string;
+  readonly adapter?: number;
   readonly tokensMax?: number;
   readonly stays?: boolean;
   readonly changes?: Partial<StartedPrompt>;
@@ -84,7 +85,7 @@ function rig(spec: Partial<DeviceSpec> = {}, engines = 1, hasTier = false): Rig 
     account,
     counted,
     drawn,
-    run(tokens, { tenant = "", salt = "", tokensMax = 4, stays = false, changes } = {}) {
+    run(tokens, { tenant = "", salt = "", adapter = 0, tokensMax = 4, stays = false, changes } = {}) {
       let outcome: CacheOutcome | null = null;
       let past: PastPrompt | null = null;
       let isDone = false;
@@ -93,12 +94,13 @@ function rig(spec: Partial<DeviceSpec> = {}, engines = 1, hasTier = false): Rig 
         tokens: hashed,
         tenant,
         salt,
+        adapter,
         turn: null,
         hasLogprobs: false,
         isKept: true,
         ...changes,
       };
-      fleet.submit(sequenceSpec(tokens, tokensMax, { cacheSalt: `${tenant}:${salt}` }), {
+      fleet.submit(sequenceSpec(tokens, tokensMax, { cacheSalt: `${tenant}:${salt}`, adapter }), {
         onStarted: (cached, at) => {
           [outcome, past] = account.started(started, cached, at);
         },
@@ -225,6 +227,17 @@ describe("the reason is", () => {
     run(long.slice(0, 40), { tokensMax: 1 });
     const outcome = run([...long.slice(0, 39), ...tokensFrom(500, 71)], { tokensMax: 1 });
     expect(reasonsOf(outcome)[0]).toBe("partial_page 32+7");
+  });
+
+  test("another adapter, or none", () => {
+    const { run } = rig();
+    run(long, { adapter: 1 });
+    expect(reasonsOf(run(long, { adapter: 1 + 2 ** 32 }))).toEqual(["adapter 0+100"]);
+    expect(reasonsOf(run([...long.slice(0, 30), ...tokensFrom(500, 20)]))).toEqual([
+      "adapter 0+30",
+      "differs 30+20",
+    ]);
+    expect(reasonsOf(run(long, { adapter: 1 }))).toEqual([]);
   });
 
   test("another cache salt of the same tenant", () => {

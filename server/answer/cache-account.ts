@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { EngineId } from "../../scheduler/core.ts";
+import type { AdapterId, EngineId } from "../../scheduler/core.ts";
 import { promptMs } from "../../scheduler/cost/cost-model.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet, StartedAt } from "../../scheduler/fleet/fleet.ts";
@@ -16,11 +16,19 @@ export interface StartedPrompt {
   readonly tokens: HashedTokens;
   readonly tenant: string;
   readonly salt: string;
+  readonly adapter: AdapterId;
   /** Turn of a session; null: it belongs to none. */
   readonly turn: Turn | null;
   readonly hasLogprobs: boolean;
   /** False for offline requests, whose many prompts would displace those of online ones from the history. */
   readonly isKept: boolean;
+}
+
+/** Earlier prompts that begin most alike: one that could share pages, one of another adapter, one of another salt. */
+interface NearestPrompts {
+  readonly same: Nearest | null;
+  readonly adapted: Nearest | null;
+  readonly salted: Nearest | null;
 }
 
 /** Fleet methods that report the engines' state. */
@@ -55,10 +63,13 @@ export class CacheAccount {
    * `ended`; null if the history does not keep the prompt.
    */
   started(prompt: StartedPrompt, cachedTokens: number, at: StartedAt): [CacheOutcome, PastPrompt | null] {
-    const { tenant, salt, tokens, turn } = prompt;
-    const same = this.#history.nearest(tenant, tokens, (past) => past.salt === salt);
-    const salted = this.#history.nearest(tenant, tokens, (past) => past.salt !== salt);
-    const outcome = this.#outcome(prompt, cachedTokens, at, { same, salted });
+    const { tenant, salt, adapter, tokens, turn } = prompt;
+    const nearest = (isMeant: (past: PastPrompt) => boolean) =>
+      this.#history.nearest(tenant, tokens, isMeant);
+    const same = nearest((past) => past.salt === salt && past.adapter === adapter);
+    const adapted = nearest((past) => past.salt === salt && past.adapter !== adapter);
+    const salted = nearest((past) => past.salt !== salt);
+    const outcome = this.#outcome(prompt, cachedTokens, at, { same, adapted, salted });
     this.#onOutcome(outcome, at.engine);
     this.#count(tenant, tokens.length - cachedTokens);
     if (!prompt.isKept || prompt.hasLogprobs) {
@@ -66,7 +77,7 @@ export class CacheAccount {
       return [outcome, null];
     }
     const past: PastPrompt = {
-      ...{ tenant, salt, engine: at.engine, epoch: this.#fleet.epochOf(at.engine) },
+      ...{ tenant, salt, adapter, engine: at.engine, epoch: this.#fleet.epochOf(at.engine) },
       ...{ session: turn?.place.id ?? null, tokens, isRunning: true, isLost: false },
       ...this.#now(tenant, at.engine),
     };
@@ -85,10 +96,12 @@ export class CacheAccount {
     { tokens, hasLogprobs, turn }: StartedPrompt,
     cachedTokens: number,
     { engine, matchedTokens, tierTokens, hostTokens }: StartedAt,
-    { same, salted }: { readonly same: Nearest | null; readonly salted: Nearest | null },
+    { same, adapted, salted }: NearestPrompts,
   ): CacheOutcome {
     const { length: promptTokens } = tokens;
-    const nearest = salted !== null && salted.shared > (same?.shared ?? 0) ? salted : same;
+    let nearest = same;
+    for (const other of [adapted, salted])
+      if (other !== null && other.shared > (nearest?.shared ?? 0)) nearest = other;
     const misses: CacheMiss[] = [];
     let from = cachedTokens;
     const missed = (reason: MissReason, end: number): void => {
@@ -103,6 +116,7 @@ export class CacheAccount {
       if (hasLogprobs) missed("prompt_logprobs", promptTokens);
       missed(this.#specs[engine]!.states === undefined ? "partial_page" : "no_checkpoint", matchedTokens);
       if (same !== null) missed(this.#lossOf(same.past, engine), same.shared);
+      if (adapted !== null) missed("adapter", adapted.shared);
       if (salted !== null) missed("salt", salted.shared);
       missed(nearest !== null && partsAt(nearest, from) ? "differs" : "new", promptTokens);
     }

@@ -15,6 +15,7 @@ import type { SessionSign } from "../../scheduler/session/session-table.ts";
  * - `other_engine`: they were computed on another engine;
  * - `partial_page`: they are cached in a partly matching page, which could not be copied;
  * - `no_checkpoint`: they are cached, but the recurrent state has no checkpoint at their end;
+ * - `adapter`: an earlier prompt with them was computed with another LoRA adapter, or without one;
  * - `salt`: the API key's earlier prompt with them had another cache salt;
  * - `prompt_logprobs`: the request asked for prompt logprobs, for which the whole prompt is computed.
  */
@@ -28,6 +29,7 @@ export const missReasons = [
   "other_engine",
   "partial_page",
   "no_checkpoint",
+  "adapter",
   "salt",
   "prompt_logprobs",
 ] as const;

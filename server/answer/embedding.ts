@@ -1,5 +1,5 @@
 import type { Pooling, TokenId } from "../../base/token.ts";
-import { greedySampling, type SequenceId } from "../../scheduler/core.ts";
+import { type AdapterId, greedySampling, type SequenceId } from "../../scheduler/core.ts";
 import { ownMs } from "../../scheduler/explain/causes.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
@@ -22,6 +22,7 @@ export interface EmbeddingRequest {
   readonly service: RequestedService;
   readonly tenant: string;
   readonly cacheSalt: string;
+  readonly adapter: AdapterId;
 }
 
 export interface Pooled {
@@ -88,7 +89,7 @@ export class Embedding {
   }
 
   #submitNext(): void {
-    const { inputs, pooling, isWhole, secondAt, service, tenant, cacheSalt } = this.#request;
+    const { inputs, pooling, isWhole, secondAt, service, tenant, cacheSalt, adapter } = this.#request;
     const index = this.#submitted;
     const promptTokens = inputs[index];
     if (promptTokens === undefined || this.#isEnded) return;
@@ -103,7 +104,7 @@ export class Embedding {
         sampling: greedySampling,
         stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
         cacheSalt,
-        adapter: 0,
+        adapter,
         service: { ...service, tenant, taskGroup: null, program: null, session: null },
       },
       {

@@ -147,6 +147,7 @@ function rig(
         includeStopString: false,
         skipSpecialTokens: true,
         cacheSalt: "",
+        adapter: 0,
         service: chatService,
         tenant: "",
         ...changes,

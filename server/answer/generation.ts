@@ -1,7 +1,15 @@
 import type { TokenId } from "../../base/token.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
-import type { EngineId, Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
+import type {
+  AdapterId,
+  EngineId,
+  Finish,
+  Sampling,
+  SequenceId,
+  Service,
+  TokenLogprobs,
+} from "../../scheduler/core.ts";
 import { ownMs } from "../../scheduler/explain/causes.ts";
 import type { Estimate } from "../../scheduler/explain/outlook.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
@@ -39,6 +47,7 @@ export interface GenerationRequest extends TextRules {
   /** True if the model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
+  readonly adapter: AdapterId;
   /** Maximum draft tokens that a step verifies, see `SequenceSpec`. */
   readonly draftTokensMax?: number;
   /** Tokens of the text that the client expects the answer to resemble, see `SequenceSpec`. */
@@ -314,7 +323,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     choices: readonly Choice[],
     nextTaskGroup: () => number,
   ): Submission | null {
-    const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs, draftTokensMax, prediction } =
+    const { sampling, tokensMin, cacheSalt, adapter, tenant, promptLogprobs, draftTokensMax, prediction } =
       this.#request;
     const room = this.#facts.contextMax - promptTokens.length;
     const tokensMax = Math.min(this.#request.tokensMax ?? room, room);
@@ -336,7 +345,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
         sampling: { ...sampling, seed: seedOf(sampling.seed, i) },
         stop,
         cacheSalt,
-        adapter: 0,
+        adapter,
         service,
         ...(draftTokensMax === undefined ? {} : { draftTokensMax }),
         ...(prediction === undefined ? {} : { prediction }),
@@ -372,10 +381,19 @@ export class RunningGeneration implements Generation, ChoiceListener {
    * prompt logprobs and offline requests.
    */
   #turnOf(promptTokens: readonly TokenId[]): Turn | null {
-    const { tenant, cacheSalt: salt, promptLogprobs, service, place, answers, names } = this.#request;
+    const {
+      tenant,
+      cacheSalt: salt,
+      adapter,
+      promptLogprobs,
+      service,
+      place,
+      answers,
+      names,
+    } = this.#request;
     const isAlone = place === undefined && answers === undefined && promptLogprobs === undefined;
     if (!isAlone || service.objective === "throughput") return null;
-    const prompt = { tenant, salt, names: names ?? noNames };
+    const prompt = { tenant, salt, adapter, names: names ?? noNames };
     return this.#sessions?.begin({ ...prompt, tokens: HashedTokens.of(promptTokens) }) ?? null;
   }
 
@@ -386,10 +404,11 @@ export class RunningGeneration implements Generation, ChoiceListener {
   onStarted({ place, prompt }: Choice, cachedTokens: number, at: StartedAt): void {
     if (place === 0) {
       this.#cachedTokens += cachedTokens;
-      const { tenant, cacheSalt: salt, promptLogprobs, prompts, service } = this.#request;
+      const { tenant, cacheSalt: salt, adapter, promptLogprobs, prompts, service } = this.#request;
       const turn = this.#turns[prompt] ?? null;
       const started = {
-        ...{ tokens: turn?.tokens ?? HashedTokens.of(prompts[prompt]!), tenant, salt, turn },
+        tokens: turn?.tokens ?? HashedTokens.of(prompts[prompt]!),
+        ...{ tenant, salt, adapter, turn },
         hasLogprobs: promptLogprobs !== undefined,
         isKept: service.objective !== "throughput",
       };

@@ -1,5 +1,6 @@
 /** Prefix-cache reports of recent requests, with the reasons for misses: GET /v1/requests/{id}/cache. */
 import type { TokenId } from "../../base/token.ts";
+import type { AdapterId } from "../../scheduler/core.ts";
 import { type PromptPart, partAt } from "../../text/conversation/prompt-outline.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { type CacheMiss, type CacheOutcome, endOf, foundTokens } from "../answer/cache-outcome.ts";
@@ -17,6 +18,7 @@ const SIDE_TOKENS = 24;
 export interface LookedUp {
   readonly tenant: string;
   readonly requestId: string;
+  readonly adapter: AdapterId;
   readonly prompts: readonly (readonly TokenId[])[];
   readonly outcomes: readonly CacheOutcome[];
   /** Positions of a chat's messages in the prompt; absent: the request is not a chat. */
@@ -28,12 +30,12 @@ export class CacheRecords {
   /** Records by tenant and id, oldest first. */
   readonly #records = new Map<string, object>();
 
-  /** Returns a function that keeps the reports of one model's requests. */
-  recorder(model: string, tokenizer: Tokenizer): (request: LookedUp) => void {
+  /** Returns a function that keeps the reports of requests to one model or its adapters. */
+  recorder(nameOf: (adapter: AdapterId) => string, tokenizer: Tokenizer): (request: LookedUp) => void {
     return (request) => {
       const key = keyOf(request.tenant, request.requestId);
       this.#records.delete(key);
-      this.#records.set(key, recordOf(request, model, tokenizer));
+      this.#records.set(key, recordOf(request, nameOf(request.adapter), tokenizer));
       if (this.#records.size > RECORDS_MAX) this.#records.delete(this.#records.keys().next().value!);
     };
   }

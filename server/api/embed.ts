@@ -6,6 +6,7 @@
 import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { TokenId } from "../../base/token.ts";
 import { throughLayers } from "../../model/dense.ts";
+import type { AdapterId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
@@ -29,6 +30,7 @@ export interface EmbedRequest {
   readonly dimensions: number | null;
   readonly service: RequestedService;
   readonly cacheSalt: string;
+  readonly adapter: AdapterId;
 }
 
 export interface Embedded {
@@ -59,7 +61,7 @@ export async function embed(
 export async function embedTokens(
   exchange: WholeExchange,
   services: EmbedServices,
-  { dimensions, service, cacheSalt }: EmbedRequest,
+  { dimensions, service, cacheSalt, adapter }: EmbedRequest,
   tokens: readonly (readonly TokenId[])[],
 ): Promise<Embedded> {
   const { pooling, size, layers = [] } = embeddingOf(services);
@@ -70,6 +72,7 @@ export async function embedTokens(
     isWhole: services.model.isEncoder ?? false,
     service,
     cacheSalt,
+    adapter,
   });
   const vectors: Float32Array[] = [];
   const left = states.values();
@@ -97,7 +100,7 @@ export async function pool(
   const { tenant, signal } = exchange;
   telemetry.ledger.expectWithin(tenant);
   const cacheSalt = cacheSaltFor(tenant, request.cacheSalt);
-  const record = openRecord(exchange, request.inputs.length);
+  const record = openRecord(exchange, request.adapter, request.inputs.length);
   const embedding = new Embedding(fleet, { ...request, tenant, cacheSalt });
   const promptTokens = tokensIn(request.inputs);
   record?.follow({

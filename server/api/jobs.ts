@@ -16,6 +16,7 @@ import { MESSAGES } from "../jobs/records.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
+import { namesWithAdapters } from "../request/served-model.ts";
 import type { Encoder } from "../text/encoder.ts";
 import type { Traces } from "../trace/traces.ts";
 import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
@@ -51,7 +52,7 @@ export function startJobs(
   retryMs = RETRY_MS,
 ): JobService {
   const { specs, model } = deps;
-  const models = model.answersToAny === true ? null : model.names;
+  const models = model.answersToAny === true ? null : namesWithAdapters(model);
   const door = lineDoor({ ...deps, services: lineServices(deps), encoder: deps.encoder.forJobs() });
   return runJobs(
     store,

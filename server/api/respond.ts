@@ -1,3 +1,4 @@
+import type { AdapterId } from "../../scheduler/core.ts";
 import type { PromptPart } from "../../text/conversation/prompt-outline.ts";
 import { briefOutcome } from "../answer/cache-outcome.ts";
 import type { AnswerEvent, AnswerFailure, Usage } from "../answer/events.ts";
@@ -260,12 +261,13 @@ function withNotes(response: Response, ignored: readonly string[], cache: string
 /** Opens the record of a request whose sequences are about to be submitted; null: it has none. */
 export function openRecord(
   { services, arrivedMs, loadMs = 0, requestId, tenant, entry }: WholeExchange,
+  adapter: AdapterId,
   choices: number,
 ): RequestRecord | null {
   if (entry === undefined || services.recordRequest === null) return null;
   const { route, readMs } = entry;
   const times = { arrivedMs, readMs, loadMs, startedMs: performance.now() };
-  const record = services.recordRequest({ id: requestId, tenant, route, choices, ...times });
+  const record = services.recordRequest({ id: requestId, tenant, route, adapter, choices, ...times });
   entry.whenSent(() => record.sent());
   entry.trace?.follow(record);
   return record;
@@ -293,7 +295,7 @@ function generate(
     tokensMax: request.tokensMax,
     sampling: request.sampling,
   });
-  const record = openRecord(exchange, prompts.length * request.choices);
+  const record = openRecord(exchange, request.adapter, prompts.length * request.choices);
   const measures = new AnswerMeasures(telemetry, request, arrivedMs, loadMs);
   let cut: ApiError | null = null;
   const untrack = lifecycle.track({
@@ -311,7 +313,8 @@ function generate(
     // Several prompts begin at different times.
     if (event.kind === (prompts.length === 1 ? "started" : "done")) {
       const { cacheOutcomes: outcomes } = generation;
-      recordCache?.({ tenant, requestId, prompts, outcomes, ...(outline === undefined ? {} : { outline }) });
+      const chat = outline === undefined ? {} : { outline };
+      recordCache?.({ tenant, requestId, adapter: request.adapter, prompts, outcomes, ...chat });
     }
     if (event.kind === "started") record?.started();
     if (event.kind === "finish") trace?.finished(event.choice, event.reason);

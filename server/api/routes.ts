@@ -10,7 +10,6 @@ import { type StateSources, StateStreams } from "../http/state-stream.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
-import { servedNames } from "../request/served-model.ts";
 import type { KeyUse } from "../usage/use.ts";
 import {
   cancelMessageBatch,
@@ -61,7 +60,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
       lifecycle.expectReady();
       return handler(call);
     };
-  const listed = { ...model, names: servedNames(model) };
+  const listed = { ...model, names: [...model.names, ...programs] };
   const models = whenReady(() => modelList(listed, startedSeconds));
   const oneModel = whenReady(({ rest }) => modelById(decodedPath(rest), listed, startedSeconds));
   const tokenize: Route["handler"] = async (call) =>

@@ -8,6 +8,7 @@ import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { requestLimits } from "../request/limits.ts";
 import { chatWritten, promptTokens, refuseBusy, refuseEnormous } from "../request/prompt.ts";
+import { adapterOf } from "../request/served-model.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal, reportable } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
@@ -131,7 +132,11 @@ function idOf(kind: string): string {
   return `${kind}-${crypto.randomUUID().replaceAll("-", "")}`;
 }
 
-async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, service }: ScoreRequest) {
+async function scoresOf(
+  exchange: Exchange,
+  services: EmbedServices,
+  { model, pairs, service }: ScoreRequest,
+) {
   const { weights, bias = 0, pooling = "last", layers = [] } = headOf(services);
   exchange.entry?.trace?.asks({ operation: "score" });
   const isWhole = services.model.isEncoder ?? false;
@@ -148,6 +153,7 @@ async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, se
     ...(isWhole ? { secondAt: texts.map(({ secondAt }) => secondAt) } : {}),
     service,
     cacheSalt: "",
+    adapter: adapterOf(model, services.model),
   });
   const tokens = tokensIn(inputs);
   const scores: number[] = [];

@@ -3,7 +3,7 @@
 import { ModelNotFound } from "../http/errors.ts";
 import type { Route } from "../http/route.ts";
 import type { LoadedModel, ModelSet, ModelStatus } from "../models/model-set.ts";
-import type { ServedModel } from "../request/served-model.ts";
+import { namesWithAdapters, type ServedModel } from "../request/served-model.ts";
 import {
   type ModelsDeps,
   psEntry,
@@ -43,30 +43,34 @@ export function severalModelRoutes(
     handler,
     takesAnyType: true,
   });
-  const names = models.map(({ name }) => name);
+  const rows = models.flatMap((listed, index) =>
+    namesWithAdapters(listed.model).map((name) => ({ name, listed, index })),
+  );
+  const names = rows.map(({ name }) => name);
   const all: ServedModel = { ...models[0]!.model, names };
-  const statusOf = (name: string): ModelStatus => set.states()[names.indexOf(name)]!;
-  const entry = (listed: ListedModel): object => ({
-    ...modelEntry(listed.name, listed.model, startedSeconds),
-    status: { value: statusWord(statusOf(listed.name)) },
+  const entry = ({ name, listed, index }: (typeof rows)[number]): object => ({
+    ...modelEntry(name, listed.model, startedSeconds),
+    status: { value: statusWord(set.states()[index]!) },
   });
-  const named = (given: string): ListedModel => {
-    const found = models.find(({ name }) => name === given || `${name}:latest` === given);
+  const named = (given: string): (typeof rows)[number] => {
+    const found = rows.find(({ name }) => name === given || `${name}:latest` === given);
     if (found === undefined) throw new ModelNotFound(given, names);
     return found;
   };
   const asked = (body: Readonly<Record<string, unknown>>): ListedModel => {
     const given = body.model ?? body.name;
-    return typeof given === "string" ? named(given) : models[0]!;
+    return typeof given === "string" ? named(given).listed : models[0]!;
   };
   return [
-    route("GET", "/v1/models", () => ({ object: "list", data: models.map(entry) })),
+    route("GET", "/v1/models", () => ({ object: "list", data: rows.map(entry) })),
     route("GET", "/v1/models/{id}", ({ rest }) => entry(named(decodedPath(rest)))),
     route("GET", "/api/version", versionBody),
     route("GET", "/api/tags", () => ({
       models: models.flatMap((one) => tagsBody(one, startedSeconds).models),
     })),
-    route("GET", "/api/ps", () => ({ models: models.flatMap((one) => present(one, statusOf(one.name))) })),
+    route("GET", "/api/ps", () => ({
+      models: models.flatMap((one, index) => present(one, set.states()[index]!)),
+    })),
     route("POST", "/api/show", async (call) => {
       const body = await call.readWork();
       return showBody(body, asked(body), startedSeconds);
@@ -76,7 +80,7 @@ export function severalModelRoutes(
   ];
 }
 
-/** Entry of `GET /api/ps`; empty for a model that is not loaded. */
+/** Entries of `GET /api/ps` for a model and its adapters; empty for a model that is not loaded. */
 function present(
   listed: ListedModel,
   { phase, bytes, users, usedMs, keptUntilMs, isPinned }: ModelStatus,
@@ -85,7 +89,8 @@ function present(
   const isKept = isPinned || !Number.isFinite(keptUntilMs);
   const leftMs = users > 0 ? keptUntilMs - usedMs : keptUntilMs - performance.now();
   const expires = isKept ? null : new Date(Date.now() + Math.max(0, leftMs));
-  return [psEntry(listed.name, listed, { bytes, isOnGpu: listed.isOnGpu, expires })];
+  const presence = { bytes, isOnGpu: listed.isOnGpu, expires };
+  return namesWithAdapters(listed.model).map((name) => psEntry(name, listed, presence));
 }
 
 /** State in the values of llama-server's `/models`. */

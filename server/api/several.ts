@@ -10,6 +10,7 @@ import { WaitingStream } from "../http/waiting-stream.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
+import { namesWithAdapters } from "../request/served-model.ts";
 import type { KeyUse } from "../usage/use.ts";
 import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
@@ -264,18 +265,23 @@ function givenName(call: Call, { method, path }: Row, { model, name }: Body): un
   return path.startsWith("/api/") ? (model ?? name) : model;
 }
 
-/** Name of the requested model; by default the first one. Throws 404, or 400 for a name that is not a string. */
+/** Name of the requested model, or of that of a requested adapter; by default the first one. Throws 404, or 400 for a name that is not a string. */
 export function resolvedName(
   given: unknown,
   { models, answersToAny }: Pick<SeveralDeps, "models" | "answersToAny">,
 ): string {
-  const names = models.map(({ name }) => name);
-  if (given === undefined || given === null) return names[0]!;
+  const first = models[0]!.name;
+  if (given === undefined || given === null) return first;
   if (typeof given !== "string") throw badRequest("model must be a string", "model");
-  const name = [given, given.replace(/:latest$/, "")].find((one) => names.includes(one));
-  if (name !== undefined) return name;
-  if (answersToAny) return names[0]!;
-  throw new ModelNotFound(given, names);
+  for (const name of [given, given.replace(/:latest$/, "")]) {
+    const found = models.find(({ model }) => namesWithAdapters(model).includes(name));
+    if (found !== undefined) return found.name;
+  }
+  if (answersToAny) return first;
+  throw new ModelNotFound(
+    given,
+    models.flatMap(({ model }) => namesWithAdapters(model)),
+  );
 }
 
 /** Ollama's `keep_alive` in milliseconds; null if there is none. Throws 400. */

@@ -169,8 +169,8 @@ async function runHere(
 ): Promise<number> {
   const { folder } = job;
   const progress = progressLine();
-  const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;
-  const started = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
+  const { device, threads, dtype, quant, packedWeights, lora, maxModelLen, kvCacheGib } = options;
+  const started = { device, threads, dtype, quant, packedWeights, lora, maxModelLen, kvCacheGib };
   const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20, batchStorageGib: 2 ** 20 };
   const config = makeConfig({ port: 0, data: { folder: join(folder, "data") }, ...limits, ...started });
   try {

@@ -13,8 +13,17 @@ const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port
 const PROBE_MS = 1000;
 
 /** Settings of a server started for a chat or a batch. */
-const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = serverSettings;
-export const startedSettings = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
+const { device, threads, dtype, quant, packedWeights, lora, maxModelLen, kvCacheGib } = serverSettings;
+export const startedSettings = {
+  device,
+  threads,
+  dtype,
+  quant,
+  packedWeights,
+  lora,
+  maxModelLen,
+  kvCacheGib,
+};
 
 export const chatSettings = Object.freeze({
   url: optional({
@@ -52,7 +61,7 @@ export async function chatCommand(
     return await chat(targetOf(DEFAULT_URL, apiKey), options);
 
   const progress = progressLine();
-  const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;
+  const { device, threads, dtype, quant, packedWeights, lora, maxModelLen, kvCacheGib } = options;
   const config = makeConfig({
     port: 0,
     data: "off",
@@ -61,6 +70,7 @@ export async function chatCommand(
     dtype,
     quant,
     packedWeights,
+    lora,
     maxModelLen,
     kvCacheGib,
   });

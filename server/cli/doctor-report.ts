@@ -14,6 +14,7 @@ import {
   type NativeLibrary,
   openLibrary,
 } from "../../gpu/native.ts";
+import type { LoraAdapter } from "../../model/adapter.ts";
 import type { Config } from "../config.ts";
 import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
 import { withDraftPath } from "../engines/draft-plan.ts";
@@ -82,10 +83,15 @@ interface PlannedOne {
   readonly memory: readonly { readonly name: string; readonly bytes: number; readonly note: string }[];
   /** Draft model, such as "smol-135m, llama in int8"; null for none. */
   readonly draftModel: string | null;
+  readonly adapters: readonly PlannedAdapter[];
   /** Sentence about KV pages of GPUs in host memory; null for none. */
   readonly kvHost: string | null;
   /** Sentence about KV pages on disk; null for none. */
   readonly kvDisk: string | null;
+}
+
+interface PlannedAdapter extends Pick<LoraAdapter, "path" | "rank" | "bytes"> {
+  readonly name: string;
 }
 
 interface SpeedReport extends Omit<ModelSpeed, "ceilings"> {
@@ -219,7 +225,7 @@ function processorOf(machine: Machine): DoctorReport["processor"] {
 }
 
 function plannedOne(plan: ServingPlan): PlannedOne {
-  const { folder, names, contextMax, draft, memory, host, disk } = plan;
+  const { folder, names, contextMax, draft, adapters, memory, host, disk } = plan;
   const { shape, family } = folder.config;
   return {
     names,
@@ -233,6 +239,7 @@ function plannedOne(plan: ServingPlan): PlannedOne {
     contextTokens: contextMax,
     memory: memory.rows,
     draftModel: draft === null ? null : describeDraft(draft),
+    adapters: [...adapters].map(([name, { path, rank, bytes }]) => ({ name, path, rank, bytes })),
     kvHost: host.note,
     kvDisk: disk.note,
   };

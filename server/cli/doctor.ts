@@ -16,6 +16,7 @@ import {
 import { busyText, rateText } from "./bench-machine.ts";
 import { type DoctorReport, examine, type IsaState, refusedReport } from "./doctor-report.ts";
 import type { OptionList } from "./options.ts";
+import { adaptersText, describeAdapter } from "./serve.ts";
 import { table } from "./table.ts";
 
 /** Settings of `serve`, and the format of the report. */
@@ -78,8 +79,11 @@ function reportText(report: DoctorReport): string {
     gemm.length === 0 ? [] : lines("gemm", gemm),
     model === null ? [] : modelLines(model),
     model === null ? [] : [rowsTable(model.memory)],
-    models.map(({ name, family, contextMax, bytes }) =>
-      line("model", `${name}: ${family}, sequences of up to ${contextMax} tokens, ${formatBytes(bytes)}`),
+    models.map(({ name, family, contextMax, bytes, adapters }) =>
+      line(
+        "model",
+        `${name}: ${family}, sequences of up to ${contextMax} tokens${adaptersText(adapters)}, ${formatBytes(bytes)}`,
+      ),
     ),
     speed === null ? [] : speedLines(speed),
     model === null && models.length === 0
@@ -139,6 +143,7 @@ function modelLines(model: NonNullable<DoctorReport["model"]>): string[] {
       `${model.numbers}, ${model.engines}, sequences of up to ${model.contextTokens} tokens`,
     ),
     ...(model.draftModel === null ? [] : [line("draft model", model.draftModel)]),
+    ...model.adapters.map((adapter) => line("adapter", `${adapter.name}: ${describeAdapter(adapter)}`)),
   ];
 }
 

@@ -7,7 +7,8 @@ const devices = "--device names GPUs or engines, one on each: cuda:0,1 or cpu:2"
 const scaling = "--rope-scaling takes JSON with rope_type, factor and original_max_position_embeddings";
 
 const embeds = "the routes are always there, and answer if the model can";
-const adapters = "adapters are not served; merge them into the weights first";
+const adapters =
+  "all adapters of --lora are in memory, whatever their rank, and one step may compute all of them";
 const sampling = "each request has its own; a model's table in the file of --config has `sampling`";
 const proxy = "a proxy in front of the server has the certificate";
 
@@ -69,9 +70,14 @@ const optionsHere: Readonly<Record<string, string>> = {
   "--model-draft": "--draft-model",
   "--speculative-config": "--draft-model",
   "--speculative-draft-model-path": "--draft-model",
-  "--lora": adapters,
-  "--enable-lora": adapters,
-  "--lora-modules": adapters,
+  "--enable-lora": "--lora name=path is enough",
+  "--lora-modules": "--lora",
+  "--lora-paths": "--lora",
+  "--lora-scaled": "--lora takes an adapter with its own scale",
+  "--max-loras": adapters,
+  "--max-lora-rank": adapters,
+  "--max-loras-per-batch": adapters,
+  "--max-cpu-loras": adapters,
   "--mmproj": "models read text only",
   "--temp": sampling,
   "--seed": "each request has its own",

@@ -1,6 +1,7 @@
 /** `bunting serve`: prints the plan, starts the server, and shuts it down in order. */
 
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
+import type { LoraAdapter } from "../../model/adapter.ts";
 import { formatName, widenedNote } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
 import { type Config, needsKey } from "../config.ts";
@@ -99,10 +100,11 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
 }
 
 function describePlan(plan: ServingPlan): string {
-  const { names, folder, draft, contextMax } = plan;
+  const { names, folder, draft, adapters, contextMax } = plan;
   return [
     `${names.join(", ")}: ${folder.config.family} in ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
     ...(draft === null ? [] : [`Drafts by ${describeDraft(draft)}.`]),
+    ...[...adapters].map(([name, adapter]) => `Adapter ${name}: ${describeAdapter(adapter)}.`),
     `Computes on ${plan.backend.gpus === null ? "the CPU" : "GPUs"}, because ${plan.backend.reason}.`,
     "",
     memoryTable(plan.memory),
@@ -112,11 +114,16 @@ function describePlan(plan: ServingPlan): string {
   ].join("\n");
 }
 
+/** Names of a model's adapters, as the end of a sentence about it; "" without any. */
+export function adaptersText(adapters: readonly string[]): string {
+  return adapters.length === 0 ? "" : `, with adapters ${adapters.join(", ")}`;
+}
+
 function describeModels(models: readonly PlannedModel[], memoryBytes: number): string {
-  const rows = models.map(({ name, family, contextMax, bytes, isPinned }) => [
+  const rows = models.map(({ name, family, contextMax, bytes, adapters, isPinned }) => [
     name,
     formatBytes(bytes),
-    `${family}, sequences of up to ${contextMax} tokens${isPinned ? ", pinned" : ""}`,
+    `${family}, sequences of up to ${contextMax} tokens${adaptersText(adapters)}${isPinned ? ", pinned" : ""}`,
   ]);
   const limit = Number.isFinite(memoryBytes) ? formatBytes(memoryBytes) : "unlimited";
   return table(["model", "bytes", ""], [...rows, ["memory", limit, "of all loaded models together"]]);
@@ -149,6 +156,11 @@ export function describeNumbers({
 /** Draft model: "smol-135m, llama in int8". */
 export function describeDraft(draft: NonNullable<ServingPlan["draft"]>): string {
   return `${draft.folder.name}, ${draft.folder.config.family} in ${describeNumbers(draft)}`;
+}
+
+/** Adapter: "rank 8, 1.2 MiB, from adapters/sql". */
+export function describeAdapter({ rank, bytes, path }: Pick<LoraAdapter, "rank" | "bytes" | "path">): string {
+  return `rank ${rank}, ${formatBytes(bytes)}, from ${path}`;
 }
 
 /** Engines: "2 engines of 4 threads", "1 engine on gpu 0 (NVIDIA H200)". */

@@ -139,7 +139,7 @@ function costsOf(
     return { costs: LinearCost.from(shared.costs), keepCosts };
   const { isa, costsPlace } = model;
   if (costsPlace === null) return { costs: calibrate(bench, model), keepCosts };
-  const { packedFolders: _, costsFolders: __, ...compute } = setup.model;
+  const { packedFolders: _, costsFolders: __, adapters: ___, ...compute } = setup.model;
   const { threads, gemm, stepTokensMax, draftsMax = 0 } = setup.limits; // only these: memory limits change between starts
   const drafts = draftsMax > 0 ? [draftsMax, ...(setup.draft ? [setup.draft] : [])] : [];
   const choices = [isa, compute, threads, gemm ?? null, stepTokensMax, ...drafts];

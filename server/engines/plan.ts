@@ -2,7 +2,7 @@
 
 import { dirname, join } from "node:path";
 import { formatBytes, type MemoryPlan, planMemory, STATES_MIN } from "../../gpu/memory.ts";
-import { PAGE_TOKENS } from "../../gpu/native/open.ts";
+import { adapterLimits, PAGE_TOKENS } from "../../gpu/native/open.ts";
 import {
   type ComputeOptions,
   type EngineLimits,
@@ -20,6 +20,7 @@ import { ModelError } from "../../model/model-error.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import { contextLimit } from "../../model/rope.ts";
 import { layersWithHead } from "../../model/shape.ts";
+import { type Adapters, distinctAdapters, openAdapters } from "../adapters.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { type DiskPlan, diskMemory, planDisk } from "../kv-disk/plan.ts";
 import { type HostPlan, planHost } from "../kv-host/plan.ts";
@@ -40,6 +41,8 @@ export interface ServingPlan {
   readonly compute: ComputeOptions;
   /** Draft model; null: none. */
   readonly draft: DraftPlan | null;
+  /** LoRA adapters by name. */
+  readonly adapters: Adapters;
   /** Folders for packed weights, best first; empty if they are not kept. */
   readonly packedFolders: readonly string[];
   /** Folders for the costs of steps, best first; empty if they are not kept. */
@@ -77,6 +80,8 @@ export function planServing(
   const machine = library.machineProbe();
   const gpus = (backend.gpus ?? []).map((gpu) => library.deviceProbe(gpu));
   const folder = openWithHead(config, dir, backend.gpus !== null);
+  const names = modelNames(config, folder);
+  const adapters = openAdapters(config.lora, folder, names, backend.gpus !== null);
   const contextMax = chooseContext(config, folder);
   const compute = planCompute(config, backend, folder, machine);
   const draft = draftOf(config, backend, library, folder, machine, contextMax);
@@ -92,12 +97,12 @@ export function planServing(
     shape,
     compute,
     draft,
+    adapterLimits(distinctAdapters(adapters)),
     meansAll,
     Math.min(...engineBytes),
   );
   const { stateBytes, perEngine } = sizes;
   const pageBytes = sizes.pageBytes + (draft?.pageBytes ?? 0);
-  const names = modelNames(config, folder);
   const disk = planDisk(config, library, {
     name: names[0]!,
     ...{ folder, draft, contextMax, compute, gpus, pageBytes, stateBytes },
@@ -126,6 +131,7 @@ export function planServing(
     isRounded: (compute.formats ?? []).some((format) => format !== matrixFormats.plain),
     weightBytes: backend.gpus === null ? sizes.weightBytes : sizes.copyBytes,
     ...(draft === null ? {} : { draft: { weightBytes: draft.weightBytes, pageBytes: draft.pageBytes } }),
+    ...(adapters.size === 0 ? {} : { adapters: memoryOf(adapters) }),
     pageBytes,
     pageTokens: PAGE_TOKENS,
     states: stateBytes > 0 ? { bytes: stateBytes, sequencesMax: perEngine.stepChunksMax } : null,
@@ -149,6 +155,7 @@ export function planServing(
     gpus,
     compute,
     draft,
+    adapters,
     ...keptFolders(config, folder, compute, sizes.weightBytes),
     cublaslt: sizes.cublaslt,
     limits: { ...perEngine, ...(memory.kind === "fits" ? sizesOf(memory) : { pages: 0 }) },
@@ -210,6 +217,11 @@ function draftOf(
   );
 }
 
+function memoryOf(adapters: Adapters): { readonly bytes: number; readonly count: number } {
+  const distinct = distinctAdapters(adapters);
+  return { bytes: distinct.reduce((sum, { bytes }) => sum + bytes, 0), count: distinct.length };
+}
+
 /** Pages and state slots of a plan. */
 function sizesOf({ pages, states }: { readonly pages: number; readonly states: number }) {
   return states === 0 ? { pages } : { pages, states };
@@ -267,6 +279,7 @@ function planSizes(
   shape: Parameters<NativeLibrary["modelPlan"]>[0],
   compute: ComputeOptions,
   draft: DraftPlan | null,
+  adapters: ReturnType<typeof adapterLimits>,
   meansAll: boolean,
   freeBytes: number,
 ): Sizes {
@@ -287,7 +300,7 @@ function planSizes(
   };
   const enginePlan = (stepChunksMax: number) => {
     const all = { ...limits, ...rowsFor(stepChunksMax), pages: 1, devices };
-    const own = library.enginePlan(shape, compute, all);
+    const own = library.enginePlan(shape, compute, { ...all, ...adapters });
     return { ...own, workspaceBytes: own.workspaceBytes + draftWorkspace(library, draft, all) };
   };
   const plan = () => {

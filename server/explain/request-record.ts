@@ -1,4 +1,4 @@
-import type { SequenceId } from "../../scheduler/core.ts";
+import type { AdapterId, SequenceId } from "../../scheduler/core.ts";
 import { CAUSES, causeIndex, causes, fitMs } from "../../scheduler/explain/causes.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Blocker } from "../../scheduler/explain/time-account.ts";
@@ -12,6 +12,7 @@ export interface RequestFacts {
   readonly tenant: string;
   /** Path of its route. */
   readonly route: string;
+  readonly adapter: AdapterId;
   readonly choices: number;
   /** Arrival of the head, end of its parsing, and now, on the clock of `performance.now()`. */
   readonly arrivedMs: number;

@@ -1,4 +1,4 @@
-import type { SequenceId } from "../../scheduler/core.ts";
+import type { AdapterId, SequenceId } from "../../scheduler/core.ts";
 import { type RecordLinks, type RequestFacts, RequestRecord } from "./request-record.ts";
 
 /** Requests that are remembered, of all keys together. */
@@ -20,13 +20,15 @@ export interface Reader {
 export class RequestRecords {
   /** Records by tenant and id, oldest first. */
   readonly #records = new Map<string, RequestRecord>();
-  /** Records by sequence, of each model's present engines. */
-  readonly #named = new Map<string, Map<SequenceId, RequestRecord>>();
+  /** Records by sequence of the engines that each record's request went to. */
+  readonly #named = new WeakMap<RequestRecord, Map<SequenceId, RequestRecord>>();
 
-  /** Opens records of a model. `onClosed` receives the time of a request by cause when it has ended. */
-  recorder(model: string, onClosed: (ms: Float64Array) => void): RequestRecorder {
+  /**
+   * Opens records of a model, or of its adapters. `onClosed` receives the time of a request by cause when it has
+   * ended.
+   */
+  recorder(nameOf: (adapter: AdapterId) => string, onClosed: (ms: Float64Array) => void): RequestRecorder {
     const bySequence = new Map<SequenceId, RequestRecord>();
-    this.#named.set(model, bySequence);
     const links: RecordLinks = {
       requestOf: (sequence, tenant) => {
         const facts = bySequence.get(sequence)?.facts;
@@ -38,7 +40,8 @@ export class RequestRecords {
       onClosed,
     };
     return (facts) => {
-      const record = new RequestRecord(facts, model, links);
+      const record = new RequestRecord(facts, nameOf(facts.adapter), links);
+      this.#named.set(record, bySequence);
       const key = keyOf(facts.tenant, facts.id);
       this.#forget(key);
       this.#records.set(key, record);
@@ -87,7 +90,7 @@ export class RequestRecords {
     const record = this.#records.get(key);
     if (record === undefined) return;
     this.#records.delete(key);
-    const named = this.#named.get(record.model);
+    const named = this.#named.get(record);
     for (const sequence of record.sequences) if (named?.get(sequence) === record) named.delete(sequence);
   }
 }

@@ -1,6 +1,6 @@
 /** Events of `GET /state/stream`, as the page reads them. */
 import type { CacheSnapshot, PricedEviction } from "../../scheduler/cache/cache-snapshot.ts";
-import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
+import type { QueueRow } from "../../scheduler/fleet/present-sequences.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { RunningRequest } from "../explain/running-requests.ts";
 import type { Quantiles } from "./recent-quantiles.ts";

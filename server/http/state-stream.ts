@@ -1,6 +1,6 @@
 /** GET /state/stream: the server's state as server-sent events. */
 import type { CacheSnapshot } from "../../scheduler/cache/cache-snapshot.ts";
-import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
+import type { QueueRow } from "../../scheduler/fleet/present-sequences.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { RequestRecords } from "../explain/request-records.ts";
 import { RunningRequests } from "../explain/running-requests.ts";

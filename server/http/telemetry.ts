@@ -1,9 +1,10 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { HostCounts } from "../../scheduler/cache/host-tier.ts";
-import type { EngineId } from "../../scheduler/core.ts";
+import type { AdapterId, EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { causes } from "../../scheduler/explain/causes.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
+import type { PresentAdapters } from "../../scheduler/fleet/present-sequences.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import { keepingEvents, type SessionObserver } from "../../scheduler/session/session-keeper.ts";
 import { type CacheOutcome, foundTokens } from "../answer/cache-outcome.ts";
@@ -81,6 +82,11 @@ export interface TelemetryOptions {
   readonly loads: () => readonly EngineLoad[];
   /** Deviation of each engine's steps from their prediction, by engine id: see OnlineCostModel's margin. */
   readonly predictionErrors: () => readonly number[];
+  /** Adapters by name, and those of present sequences. Absent: there are none. */
+  readonly adapters?: {
+    readonly served: ReadonlyMap<string, { readonly id: AdapterId }>;
+    present(): PresentAdapters;
+  } | null;
   /** Longest gap of the HTTP thread in the last 30 to 60 seconds. */
   readonly gap: () => Gap;
   /** Time for which the same text of metrics is sent to all scrapers; absent: a second. */
@@ -113,6 +119,7 @@ export class Telemetry {
     specs,
     loads,
     predictionErrors,
+    adapters = null,
     gap,
     log,
     ledger,
@@ -140,6 +147,7 @@ export class Telemetry {
       const size = { block_size: String(spec.pageTokens), num_gpu_blocks: String(spec.pages) };
       return { ...this.#labels(engine), ...size };
     });
+    if (adapters !== null) this.#adapterState(adapters);
     this.#info("vllm:cache_config_info", "Size of the KV cache: tokens per page and number of pages.", sizes);
     for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
     if (scope !== "server") this.#beginAtZero();
@@ -347,6 +355,25 @@ export class Telemetry {
       name: "vllm:engine_sleep_state",
       help: "Engines that are awake; those of a model that is not loaded are discard_all.",
       labelNames: [...ofEngine, "sleep_state"],
+      registers: this.#registers,
+      collect,
+    });
+  }
+
+  /** Names of adapters with running and with waiting sequences. vLLM's readers take the newest of its series. */
+  #adapterState({ served, present }: NonNullable<TelemetryOptions["adapters"]>): void {
+    const namesOf = (ids: ReadonlySet<AdapterId>): string =>
+      [...served].flatMap(([name, { id }]) => (ids.has(id) ? [name] : [])).join(",");
+    const collect = (): void => {
+      const { running, waiting } = present();
+      const names = { running_lora_adapters: namesOf(running), waiting_lora_adapters: namesOf(waiting) };
+      gauge.reset();
+      gauge.set({ max_lora: String(served.size), ...names }, Date.now() / 1000);
+    };
+    const gauge: Gauge<string> = new Gauge({
+      name: "vllm:lora_requests_info",
+      help: "LoRA adapters with running and with waiting sequences; the value is the time.",
+      labelNames: ["max_lora", "running_lora_adapters", "waiting_lora_adapters"],
       registers: this.#registers,
       collect,
     });

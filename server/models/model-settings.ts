@@ -3,6 +3,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { ioReason } from "../../model/model-error.ts";
+import { adapterPlace } from "../adapters.ts";
 import { type Config, ConfigError, fromHome, optionName, serverSettings } from "../config.ts";
 import { type ModelTable, readConfigFile, type SamplingNumbers } from "../config-file.ts";
 
@@ -47,8 +48,12 @@ export function modelsOf(config: Config, dir: string | null): readonly ModelSett
     );
   expectSeveral(config);
   const names = tables.map(({ name }) => name);
-  const twice = names.find((name, at) => names.indexOf(name) < at);
-  if (twice !== undefined) throw new ConfigError(`Two models have the name ${twice}.`);
+  const all = tables.flatMap(({ name, settings: { lora = [] } }) => [
+    name,
+    ...lora.map((given) => adapterPlace(given)[0]),
+  ]);
+  const twice = all.find((name, at) => all.indexOf(name) < at);
+  if (twice !== undefined) throw new ConfigError(`Two models or adapters have the name ${twice}.`);
   const unknown = config.pin.find((name) => !names.includes(name));
   if (unknown !== undefined)
     throw new ConfigError(`--pin ${unknown}: no model has that name; there are ${names.join(", ")}.`);
@@ -65,7 +70,11 @@ export function modelsOf(config: Config, dir: string | null): readonly ModelSett
 }
 
 /** Refuses options that only a server of one model supports. */
-function expectSeveral({ servedModelName, record, programs, parrotApi, showCachedText }: Config): void {
+function expectSeveral({ lora, servedModelName, record, programs, parrotApi, showCachedText }: Config): void {
+  if (lora.length > 0)
+    throw new ConfigError(
+      "--lora is for a server of one model, and this one has several: a model's table in the file of --config has `lora`.",
+    );
   const given = Object.entries({
     servedModelName: servedModelName.length > 0,
     record: record !== null,

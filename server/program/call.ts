@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { ProgramPlace } from "../../scheduler/core.ts";
+import type { AdapterId, ProgramPlace } from "../../scheduler/core.ts";
 import type { CallService, ReadyCall } from "../../scheduler/program/program.ts";
 import type { OutputPart } from "../../scheduler/program/spec.ts";
 import type { AnswerEvent, AnswerFailure, Usage } from "../answer/events.ts";
@@ -12,6 +12,7 @@ import {
 import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import type { PromptServices } from "../request/prompt.ts";
+import { nameWith } from "../request/served-model.ts";
 import type { WholeTrace } from "../trace/traces.ts";
 import type { Turns } from "./limits.ts";
 import { OutputTrace } from "./output-trace.ts";
@@ -48,10 +49,11 @@ export interface CallListener {
   failed(call: string, code: string, message: string, usage: Usage): void;
 }
 
-/** Client on whose behalf a call runs. */
+/** Client on whose behalf calls run, with what they share prefixes by. */
 export interface CallOwner {
   readonly tenant: string;
   readonly cacheSalt: string;
+  readonly adapter: AdapterId;
 }
 
 /**
@@ -200,7 +202,8 @@ export class RunningCall {
     const part = this.#trace?.part(own) ?? null;
     if (part === null) return null;
     const { operation } = this.#prompt;
-    return new OutputTrace(part, request, { model: this.#services.model.names[0]!, operation, beganMs });
+    const model = nameWith(this.#owner.adapter, this.#services.model);
+    return new OutputTrace(part, request, { model, operation, beganMs });
   }
 
   #begun(): void {
@@ -221,6 +224,7 @@ export class RunningCall {
       stopStrings: stop,
       ...ends,
       cacheSalt: this.#owner.cacheSalt,
+      adapter: this.#owner.adapter,
       tenant: this.#owner.tenant,
       ...this.#serviceNow(),
       answers: {

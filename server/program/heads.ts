@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { SequenceId } from "../../scheduler/core.ts";
+import type { AdapterId, SequenceId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { ValuePart } from "../../scheduler/program/rendering.ts";
 import type { Prompt, TextPart } from "../../scheduler/program/spec.ts";
@@ -20,6 +20,13 @@ interface Head {
   isComplete: boolean;
 }
 
+/** Facts that the heads of a program share. */
+interface HeadFacts {
+  readonly program: number;
+  readonly cacheSalt: string;
+  readonly adapter: AdapterId;
+}
+
 /** Minimum tokens of a prefix hint; fewer are not worth a message. */
 const tokensMin = 16;
 
@@ -33,7 +40,7 @@ const recentMax = 8;
 export class Heads {
   readonly #fleet: HintFleet;
   readonly #services: PromptServices;
-  readonly #facts: { readonly program: number; readonly cacheSalt: string };
+  readonly #facts: HeadFacts;
   readonly #headsMax: number;
   /** Admits one tokenisation at a time, so that ready calls go first. */
   readonly #turns = new Turns(1);
@@ -41,12 +48,7 @@ export class Heads {
   readonly #recent = new Map<string, readonly TokenId[]>();
   readonly #heads = new Map<string, Head>();
 
-  constructor(
-    fleet: HintFleet,
-    services: PromptServices,
-    facts: { readonly program: number; readonly cacheSalt: string },
-    headsMax: number,
-  ) {
+  constructor(fleet: HintFleet, services: PromptServices, facts: HeadFacts, headsMax: number) {
     this.#fleet = fleet;
     this.#services = services;
     this.#facts = facts;
@@ -92,7 +94,7 @@ export class Heads {
     if (head.id !== null && goesOn) this.#fleet.extend(head.id, tokens);
     else {
       if (head.id !== null) this.#fleet.forget(head.id);
-      head.id = this.#fleet.expect({ ...this.#facts, tokens, adapter: 0, isWarmed: true }, (warmed) => {
+      head.id = this.#fleet.expect({ ...this.#facts, tokens, isWarmed: true }, (warmed) => {
         head.warmed += warmed;
       });
     }

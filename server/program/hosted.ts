@@ -10,7 +10,7 @@ import type { TextTools } from "../../scheduler/program/transforms/value.ts";
 import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
 import { type Traces, WholeTrace } from "../trace/traces.ts";
-import { type CallListener, type CallServices, RunningCall } from "./call.ts";
+import { type CallListener, type CallOwner, type CallServices, RunningCall } from "./call.ts";
 import type { ProgramEvent } from "./events.ts";
 import { Heads, type HintFleet } from "./heads.ts";
 import type { HostLimits } from "./limits.ts";
@@ -29,11 +29,8 @@ export interface HostServices extends CallServices {
   readonly traces: Traces | null;
 }
 
-/** Client that owns a program, and the cache salt of its calls. */
-export interface ProgramOwner {
-  readonly tenant: string;
-  readonly cacheSalt: string;
-}
+/** Client that owns a program. */
+export type ProgramOwner = CallOwner;
 
 /** Open program: connects the executor to tokeniser and fleet, and sends events to its listeners. */
 export class HostedProgram {
@@ -85,7 +82,7 @@ export class HostedProgram {
     this.#services = services;
     const { clock, limits, textTools, generator, fleet } = services;
     this.openedMs = clock.nowMs();
-    const facts = { program: number, cacheSalt: owner.cacheSalt };
+    const facts = { program: number, cacheSalt: owner.cacheSalt, adapter: owner.adapter };
     this.#heads = new Heads(fleet, services, facts, limits.headsMax);
     this.program = new Program(this.#listener, {
       clock,

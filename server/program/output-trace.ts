@@ -17,10 +17,10 @@ export class OutputTrace {
   readonly #record: RequestRecord;
 
   constructor(trace: PartTrace, request: GenerationRequest, { model, operation, beganMs }: OutputOrigin) {
-    const { tenant, tokensMax, sampling } = request;
+    const { tenant, adapter, tokensMax, sampling } = request;
     const times = { arrivedMs: beganMs, readMs: beganMs, startedMs: performance.now(), loadMs: 0 };
     this.#trace = trace;
-    this.#record = recordAlone({ id: "", tenant, route: "", choices: 1, ...times }, model);
+    this.#record = recordAlone({ id: "", tenant, route: "", adapter, choices: 1, ...times }, model);
     trace.asks({ operation, tokensMax, sampling });
     trace.follow(this.#record);
     this.#record.sent(); // no client waits for its last byte

@@ -5,6 +5,7 @@ import { isGguf } from "../../model/gguf.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import type { EmbeddingMethod } from "../../model/pooling.ts";
 import type { ScoreRule } from "../../model/score-head.ts";
+import type { AdapterId } from "../../scheduler/core.ts";
 import type { FillForm } from "../../text/fill.ts";
 
 /** Facts about the served model that parsing needs. */
@@ -13,6 +14,8 @@ export interface ServedModel {
   readonly names: readonly string[];
   /** True if requests may use any other name too. */
   readonly answersToAny?: boolean;
+  /** LoRA adapters of the model, by the names that choose them. Absent: none. */
+  readonly adapters?: ServedAdapters;
   /** True if the server heeds Ollama's `keep_alive`: it has several models. */
   readonly keepsAlive?: boolean;
   /** Names of programs that answer chats. Absent: none. */
@@ -34,9 +37,40 @@ export interface ServedModel {
   readonly score?: ScoreRule;
 }
 
-/** All names under which requests find an answer: the model's, and those of programs. */
-export function servedNames({ names, programs = [] }: ServedModel): readonly string[] {
-  return [...names, ...programs];
+/** A LoRA adapter. */
+export interface ServedAdapter {
+  readonly id: AdapterId;
+  readonly path: string;
+  readonly rank: number;
+  readonly bytes: number;
+}
+
+/** Adapters by the names that choose them. */
+export type ServedAdapters = ReadonlyMap<string, ServedAdapter>;
+
+/** Names of the model, with those of its adapters. */
+export function namesWithAdapters({
+  names,
+  adapters,
+}: Pick<ServedModel, "names" | "adapters">): readonly string[] {
+  return adapters === undefined ? names : [...names, ...adapters.keys()];
+}
+
+/** All names under which requests find an answer: the model's, its adapters', and those of programs. */
+export function servedNames(served: ServedModel): readonly string[] {
+  return [...namesWithAdapters(served), ...(served.programs ?? [])];
+}
+
+/** The adapter that a requested name chooses, perhaps with Ollama's suffix; 0 for the model itself. */
+export function adapterOf(name: string, { names, adapters }: ServedModel): AdapterId {
+  if (adapters === undefined || names.includes(name)) return 0;
+  return (adapters.get(name) ?? adapters.get(name.replace(/:latest$/, "")))?.id ?? 0;
+}
+
+/** Name of an adapter; the model's first one for 0. */
+export function nameWith(adapter: AdapterId, { names, adapters }: ServedModel): string {
+  for (const [name, { id }] of adapters ?? []) if (id === adapter) return name;
+  return names[0]!;
 }
 
 /** Pooling method and size of embeddings, or the reason why the model has none. */

@@ -24,7 +24,7 @@ export function recordedWorkload(head: RecordingHead, entries: readonly Recordin
   const calls = entries.filter((entry) => entry.kind === "call");
   const startMs = calls[0]?.atMs ?? 0;
   const arrivals = calls.map(({ atMs, sequence }): Arrival => {
-    const { id, promptTokens, promptLogprobs, stop, cacheSalt, service } = sequence;
+    const { id, promptTokens, promptLogprobs, stop, cacheSalt, adapter, service } = sequence;
     const promptRows = promptLogprobs === undefined ? 0 : promptTokens.length - 1;
     const outputTokens = Math.min(stop.tokensMax, Math.max(1, (lengths.get(id) ?? 1) - promptRows));
     return {
@@ -33,6 +33,7 @@ export function recordedWorkload(head: RecordingHead, entries: readonly Recordin
       outputTokens,
       tokensMax: stop.tokensMax,
       cacheSalt,
+      adapter,
       service,
       kind: "recorded",
     };

@@ -7,10 +7,12 @@ import type { TokenId } from "../../base/token.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
+import type { LoraAdapter } from "../../model/adapter.ts";
 import { formatsOf, type Quant } from "../../model/formats.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import { layersWithHead } from "../../model/shape.ts";
 import type {
+  AdapterId,
   Chunk,
   DeviceDraft,
   PageId,
@@ -44,6 +46,7 @@ export interface Stream {
   slot: StateSlot | null;
   /** Slots of checkpoints by the number of tokens before them. */
   readonly saved: Map<number, StateSlot>;
+  readonly adapter: AdapterId;
   /** Slot of another stream's checkpoint, from which the first step begins. */
   readonly begins: StateSlot | null;
 }
@@ -69,11 +72,12 @@ export interface RigOptions {
   readonly packedFolders: readonly string[];
   /** Tokens that the model's head drafts after a chunk at most. */
   readonly drafts: number;
+  readonly adapters: readonly LoraAdapter[];
 }
 
 const defaults: RigOptions = {
   ...{ compute: "bf16", isa: "auto", threads: 2, quant: "none", kv: "plain", gemm: "own", packedFolders: [] },
-  drafts: 0,
+  ...{ drafts: 0, adapters: [] },
 };
 
 /** Device on the CPU, or on the first GPU if the library is for GPUs. */
@@ -136,8 +140,16 @@ export class Rig {
     return { ...stream, begins, saved: new Map([[count, begins]]) };
   }
 
-  stream(tokens: readonly TokenId[]): Stream {
-    return { tokens: [...tokens], pages: [], computed: 0, slot: null, saved: new Map(), begins: null };
+  stream(tokens: readonly TokenId[], adapter: AdapterId = 0): Stream {
+    return {
+      tokens: [...tokens],
+      pages: [],
+      computed: 0,
+      slot: null,
+      saved: new Map(),
+      begins: null,
+      adapter,
+    };
   }
 
   /**
@@ -149,7 +161,8 @@ export class Rig {
     const begins = from.saved.get(count) ?? null;
     if (from.slot !== null && begins === null)
       throw new Error(`there is no checkpoint after ${count} tokens`);
-    const stream = { ...this.stream(tokens), pages: from.pages.slice(0, shared), computed: count, begins };
+    const own = this.stream(tokens, from.adapter);
+    const stream = { ...own, pages: from.pages.slice(0, shared), computed: count, begins };
     const rest = count % pageTokens;
     if (rest === 0) return { stream, moves: [] };
     const page = this.#takePage();
@@ -177,7 +190,7 @@ export class Rig {
         samples: isUndrawn
           ? []
           : [{ afterIndex: count - 1, sampling: greedy, position: 0, banned: [], seen: null, allowed: null }],
-        adapter: 0,
+        adapter: stream.adapter,
         ...(end < stream.tokens.length ? { next: stream.tokens[end]! } : {}),
         ...(drafts === undefined ? {} : { drafts }),
         ...this.#stateOf(stream, save),

@@ -73,7 +73,7 @@ describe("what cannot work is refused in one sentence", () => {
     ["--prot", "\n(Did you mean --port?)"],
     ["--max-num-seqs", ": here it is --sequences-max"],
     ["--model-path", ": the model is an argument, without an option"],
-    ["--lora", ": adapters are not served; merge them into the weights first"],
+    ["--lora-modules", ": here it is --lora"],
     ["--constructor", ""],
   ])("the option %s, with what there is instead", async (option, instead) => {
     const program = Program.bunting(["serve", option, empty]);

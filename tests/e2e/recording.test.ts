@@ -5,7 +5,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readRecording } from "../../server/recording/file.ts";
+import { writeAdapter } from "../support/adapter-folder.ts";
 import { Program } from "./program.ts";
+import { demoFolder } from "./server.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-recording-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -80,6 +82,42 @@ test("programs repeat too: task groups, what is computed ahead, and wishes that 
   const replay = Program.bunting(["simulate", "--replay", recording]);
   expect([await replay.exitCode(), replay.errors]).toEqual([0, ""]);
   expect(replay.output).toContain("9 calls and ");
+  expect(replay.output).toContain("Run again, the scheduler decides the same, step by step.");
+}, 60_000);
+
+test("adapters repeat too, apart from each other", async () => {
+  const recording = join(scratch, "adapters");
+  const folders = ["sql", "law"].map((name, seed) => {
+    const folder = join(scratch, name);
+    writeAdapter(demoFolder, folder, { seed, rank: 4, alpha: 8 });
+    return folder;
+  });
+  const program = Program.bunting([
+    ...["serve", "--device", "simulated", "--port", "0", "--record", recording],
+    ...["--lora", `sql=${folders[0]}`, "--lora", `law=${folders[1]}`],
+  ]);
+  const url = await program.url();
+  const messages = [{ role: "user", content: "A long story. ".repeat(30) }];
+  const texts = new Set<string>();
+  for (const model of ["demo", "sql", "law", "sql"]) {
+    const response = await fetch(`${url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model, messages, temperature: 0, max_tokens: 8, ignore_eos: true }),
+    });
+    const { choices } = (await response.json()) as { choices: [{ message: { content: string } }] };
+    texts.add(choices[0].message.content);
+  }
+  expect(texts.size).toBe(3);
+  program.signal("SIGTERM");
+  expect(await program.exitCode()).toBe(0);
+
+  const { entries } = readRecording(recording);
+  const ids = entries.flatMap((entry) => (entry.kind === "call" ? [entry.sequence.adapter] : []));
+  expect([ids[0], new Set(ids).size, ids[1] === ids[3]]).toEqual([0, 3, true]);
+  expect(Math.max(...ids)).toBeGreaterThan(2 ** 32);
+  const replay = Program.bunting(["simulate", "--replay", recording, "--what-if", "engines=1"]);
+  expect([await replay.exitCode(), replay.errors]).toEqual([0, ""]);
   expect(replay.output).toContain("Run again, the scheduler decides the same, step by step.");
 }, 60_000);
 

@@ -109,6 +109,12 @@ describe("what cannot work is refused in one sentence, which doctor knows", () =
       /^The model one takes .*, and --memory is 1\.0 MiB/,
     ],
     ["a format that the device lacks", ["--quant", "fp8", "--device", "cpu"], /^--quant fp8: a CPU has/],
+    ["an adapter that is not there", ["--lora", `a=${empty}`, ...simulated], /^--lora a=.*no-model/],
+    [
+      "an adapter for several models",
+      ["--lora", `a=${empty}`, "--model", `one=${demoFolder}`, ...simulated],
+      /^--lora is for a server of one model, .*: a model's table in the file of --config has `lora`\.$/,
+    ],
     ["keys in a format that the device lacks", ["--kv", "fp8", "--device", "cpu"], /^--kv fp8: a CPU keeps/],
     [
       "a library that is for GPUs",

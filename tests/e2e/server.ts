@@ -37,7 +37,7 @@ import { limitUnsent } from "../../server/http/unsent.ts";
 import { type JobService, openStore } from "../../server/jobs/service.ts";
 import type { HostLimits } from "../../server/program/limits.ts";
 import type { Programs } from "../../server/program/programs.ts";
-import { aboutOf } from "../../server/request/served-model.ts";
+import { aboutOf, type ServedAdapters } from "../../server/request/served-model.ts";
 import { Encoder } from "../../server/text/encoder.ts";
 import type { Traces } from "../../server/trace/traces.ts";
 import { UsageLedger } from "../../server/usage/ledger.ts";
@@ -99,6 +99,8 @@ export interface TestServerOptions {
   readonly compileTimeoutMs?: number;
   /** True if the model answers to any name. */
   readonly answersToAny?: boolean;
+  /** LoRA adapters by name; absent: none. */
+  readonly adapters?: ServedAdapters;
   /** Jinja template in place of the demo model's. */
   readonly template?: string;
   /** Pooling of embeddings; by default the last token's. */
@@ -240,6 +242,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     specs,
     loads: () => fleet.loads(),
     predictionErrors: () => specs.map(() => 0.05),
+    adapters:
+      options.adapters === undefined ? null : { served: options.adapters, present: () => fleet.adapters() },
     gap: () => gap.worst,
     ledger: options.ledger ?? new UsageLedger(null),
     traces: options.traces ?? null,
@@ -252,6 +256,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   const model = {
     names: ["demo", "also/demo"],
     answersToAny: options.answersToAny ?? false,
+    ...(options.adapters === undefined ? {} : { adapters: options.adapters }),
     contextMax: spec.contextMax,
     vocabSize: spec.vocabSize,
     tokensOf: (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true }),

@@ -17,6 +17,7 @@ import OpenAI from "openai";
 import { type Config, makeConfig } from "../../server/config.ts";
 import type { RunningServer } from "../../server/running-server.ts";
 import { startServer } from "../../server/start.ts";
+import { writeAdapter } from "../support/adapter-folder.ts";
 import { writeEmbeddingModel } from "../support/embedding-model.ts";
 import { demoFolder, readEvents } from "./server.ts";
 
@@ -417,13 +418,41 @@ sampling = { temperature = 0.5 }
     await server.drain(0);
   });
 
+  test("adapters belong to the model of their table, which their names load", async () => {
+    writeAdapter(demoFolder, join(scratch, "sql"), { seed: 1, rank: 4, alpha: 8 });
+    const file = join(scratch, "adapters.toml");
+    const table = (name: string): string => `[model.${name}]\npath = ${JSON.stringify(demoFolder)}\n`;
+    writeFileSync(file, `${table("plain")}${table("base")}lora = ["sql=./sql"]\n`);
+    const server = await start({ config: file, memory: DEMO_BYTES });
+    const nameOf = async (model: string) =>
+      ((await (await ask(server, "/v1/chat/completions", chat(model))).json()) as { model: string }).model;
+    expect([await nameOf("plain"), await loadedIn(server)]).toEqual(["plain", ["plain"]]);
+    expect([await nameOf("sql"), await loadedIn(server)]).toEqual(["sql", ["base", "sql"]]);
+    const { data } = (await get(server, "/v1/models")) as {
+      data: readonly { id: string; root: string; parent: string | null; status: { value: string } }[];
+    };
+    expect(data.map(({ id, root, parent, status }) => [id, root, parent, status.value])).toEqual([
+      ["plain", "plain", null, "unloaded"],
+      ["base", "base", null, "loaded"],
+      ["sql", join(scratch, "sql"), "base", "loaded"],
+    ]);
+    expect(await (await ask(server, "/v1/chat/completions", chat("law"))).json()).toMatchObject({
+      error: { message: 'the model "law" does not exist; served here: plain, base, sql' },
+    });
+    const metrics = await (await fetch(`${server.url}/metrics`)).text();
+    expect(metrics).toMatch(
+      /^vllm:lora_requests_info\{max_lora="1",running_lora_adapters="",waiting_lora_adapters="",model_name="base"\} \d/m,
+    );
+    await server.drain(0);
+  });
+
   test.each([
     [{ model: two, memory: 1000 }, "The model first takes 11.0 MiB, and --memory is 1000 bytes."],
     [
       { model: two, memory: DEMO_BYTES, pin: ["first"] },
       "The model second takes 11.0 MiB beside 11.0 MiB of pinned models, and --memory is 11.0 MiB.",
     ],
-    [{ model: [...two, two[0]!] }, "Two models have the name first."],
+    [{ model: [...two, two[0]!] }, "Two models or adapters have the name first."],
     [{ model: two, pin: ["third"] }, "--pin third: no model has that name; there are first, second."],
     [{ memory: 5 }, "--memory is for several models: name them with --model or --models."],
     [

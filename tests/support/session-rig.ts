@@ -1,7 +1,7 @@
 /** A fleet of one engine with sessions, for tests: runs turns one after the other, or beside each other. */
 import type { TokenId } from "../../base/token.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
-import type { EngineId, SessionPlace } from "../../scheduler/core.ts";
+import type { AdapterId, EngineId, SessionPlace } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
@@ -22,6 +22,7 @@ import { ManualClock } from "../../simulation/manual-clock.ts";
 export interface Asked {
   readonly tenant?: string;
   readonly salt?: string;
+  readonly adapter?: AdapterId;
   readonly names?: Partial<SessionNames>;
   readonly tools?: readonly string[];
   readonly tokensMax?: number;
@@ -76,22 +77,25 @@ export class SessionRig {
   begin(tokens: readonly TokenId[], asked: Asked = {}): Told {
     const { tenant = "", names = {}, tools = [], tokensMax = 4, isKept = true } = asked;
     const salt = `${tenant}:${asked.salt ?? ""}`;
+    const { adapter = 0 } = asked;
     const hashed = HashedTokens.of(tokens);
-    const turn: Turn = this.keeper.begin({ tenant, salt, tokens: hashed, names: { ...noNames, ...names } });
+    const shared = { tenant, salt, adapter };
+    const turn: Turn = this.keeper.begin({ ...shared, tokens: hashed, names: { ...noNames, ...names } });
     const told: Told = { place: turn.place, by: turn.by, cached: null, whole: null };
     let past: PastPrompt | null = null;
     const { history } = this.table;
-    this.fleet.submit(sequenceSpec(tokens, tokensMax, { cacheSalt: salt }), {
+    this.fleet.submit(sequenceSpec(tokens, tokensMax, { cacheSalt: salt, adapter }), {
       onStarted: (cached) => {
         told.cached = cached;
         if (!isKept) return;
         past = {
-          ...{ tenant, salt, engine: 0 as EngineId, epoch: 0, session: turn.place.id, tokens: hashed },
+          ...shared,
+          ...{ engine: 0 as EngineId, epoch: 0, session: turn.place.id, tokens: hashed },
           ...{ isRunning: true, isLost: false, endedMs: 0, evictedPages: 0, tenantTokens: 0 },
         };
         history.begin(
           past,
-          history.nearest(tenant, hashed, (one) => one.salt === salt),
+          history.nearest(tenant, hashed, (one) => one.salt === salt && one.adapter === adapter),
         );
       },
       onToken: () => {},

@@ -69,6 +69,7 @@ function openFleet(engineCount = 1) {
   return { clock, kept, run, place };
 }
 
+const ann = { tenant: "ann", cacheSalt: "", adapter: 0 };
 const marked = [...tokensFrom(0, PROMPT_TOKENS)];
 
 test("what is marked outlives other prompts until its time is over, and what is not does not", () => {
@@ -79,7 +80,7 @@ test("what is marked outlives other prompts until its time is over, and what is 
   ] as const) {
     const { clock, kept, run } = openFleet();
     run(0);
-    if (isMarked) kept.keep("ann", "", marked, 5 * MINUTE_MS);
+    if (isMarked) kept.keep(ann, marked, 5 * MINUTE_MS);
     clock.advance(afterMs);
     for (const from of [200, 400, 600, 800]) run(from);
     expect(run(0)).toBe(cached);
@@ -89,7 +90,7 @@ test("what is marked outlives other prompts until its time is over, and what is 
 test("a prompt that needs the room has it, whatever is kept", () => {
   const { kept, run } = openFleet();
   run(0);
-  kept.keep("ann", "", marked, 5 * MINUTE_MS);
+  kept.keep(ann, marked, 5 * MINUTE_MS);
   run(300, 40 * 16 - 1);
   expect(run(0)).toBe(0);
 });
@@ -98,7 +99,7 @@ test("of several engines the one that keeps a prefix has its next reader, howeve
   const { kept, place } = openFleet(2);
   const homes = [0, 200].map((from) => {
     const { engine } = place(from);
-    kept.keep("ann", "", [...tokensFrom(from, PROMPT_TOKENS)], 5 * MINUTE_MS);
+    kept.keep(ann, [...tokensFrom(from, PROMPT_TOKENS)], 5 * MINUTE_MS);
     return engine;
   });
   expect(new Set(homes).size).toBe(2);
@@ -130,6 +131,7 @@ class Expectations {
 test("a key has no more kept than it may, all that was marked last, and nothing once all times are over", () => {
   const mark = fc.record({
     tenant: fc.constantFrom("ann", "bob"),
+    adapter: fc.constantFrom(0, 0, 2 ** 32),
     from: fc.nat(3),
     tokens: fc.integer({ min: 1, max: 200 }),
     ttlMs: fc.constantFrom(5 * MINUTE_MS, 60 * MINUTE_MS),
@@ -140,15 +142,16 @@ test("a key has no more kept than it may, all that was marked last, and nothing 
       const clock = new ManualClock();
       const fleet = new Expectations();
       const kept = new KeptPrefixes(fleet, [deviceSpec({ pages: 40 })], clock);
-      for (const { tenant, from, tokens, ttlMs, waitMs } of marks) {
+      for (const { tenant, adapter, from, tokens, ttlMs, waitMs } of marks) {
         const prefix = [...tokensFrom(from, tokens)];
-        kept.keep(tenant, tenant, prefix, ttlMs);
+        kept.keep({ tenant, cacheSalt: tenant, adapter }, prefix, ttlMs);
         const own = [...fleet.open.values()].filter(({ cacheSalt }) => cacheSalt === tenant);
         const sum = own.reduce((total, one) => total + one.tokens.length, 0);
         expect(kept.tokensOf(tenant)).toBe(sum);
         expect(sum).toBeLessThanOrEqual((40 * 16) / 4);
         const told = prefix.slice(0, (40 * 16) / 4);
-        expect(own.some((one) => told.every((token, i) => one.tokens[i] === token))).toBe(true);
+        const shares = own.filter((one) => one.adapter === adapter);
+        expect(shares.some((one) => told.every((token, i) => one.tokens[i] === token))).toBe(true);
         clock.advance(waitMs);
       }
       clock.advance(60 * MINUTE_MS);

@@ -1,6 +1,6 @@
 import type { Cancel, Clock } from "../../../base/clock.ts";
 import type { TokenId } from "../../../base/token.ts";
-import type { SequenceId } from "../../../scheduler/core.ts";
+import type { AdapterId, SequenceId } from "../../../scheduler/core.ts";
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 import { realClock } from "../../real-clock.ts";
@@ -10,9 +10,17 @@ const KEPT_PART = 4;
 /** Kept prefixes per key at most. */
 const KEPT_MAX = 256;
 
+/** Owner of a prefix: a key, and what prompts must have in common with it to share its pages. */
+interface Owner {
+  readonly tenant: string;
+  readonly cacheSalt: string;
+  readonly adapter: AdapterId;
+}
+
 interface Kept {
   readonly id: SequenceId;
   readonly cacheSalt: string;
+  readonly adapter: AdapterId;
   readonly tokens: Int32Array;
   readonly untilMs: number;
   readonly cancel: Cancel;
@@ -48,22 +56,23 @@ export class KeptPrefixes {
   }
 
   /** Keeps a prefix for `ttlMs`, cut to the key's token limit. Drops older marks of the key to make room. */
-  keep(tenant: string, cacheSalt: string, prefix: readonly TokenId[], ttlMs: number): void {
+  keep({ tenant, cacheSalt, adapter }: Owner, prefix: readonly TokenId[], ttlMs: number): void {
     const tokens = Int32Array.from(prefix.slice(0, this.#tokensMax));
     const untilMs = this.#clock.nowMs() + ttlMs;
     const own = this.#kept.get(tenant) ?? [];
+    const shares = (one: Kept): boolean => one.cacheSalt === cacheSalt && one.adapter === adapter;
     const holds = (one: Kept): boolean =>
-      one.cacheSalt === cacheSalt && one.untilMs >= untilMs && beginsWith(one.tokens, tokens);
+      shares(one) && one.untilMs >= untilMs && beginsWith(one.tokens, tokens);
     if (tokens.length === 0 || own.some(holds)) return;
     for (const one of [...own])
-      if (one.cacheSalt === cacheSalt && one.untilMs <= untilMs && beginsWith(tokens, one.tokens))
-        this.#drop(tenant, one);
+      if (shares(one) && one.untilMs <= untilMs && beginsWith(tokens, one.tokens)) this.#drop(tenant, one);
     while (own.length === KEPT_MAX || this.tokensOf(tenant) + tokens.length > this.#tokensMax)
       this.#drop(tenant, own[0]!);
-    const hint = { tokens, cacheSalt, adapter: 0, program: null, isWarmed: false };
+    const hint = { tokens, cacheSalt, adapter, program: null, isWarmed: false };
     const kept: Kept = {
       id: this.#fleet.expect(hint),
       cacheSalt,
+      adapter,
       tokens,
       untilMs,
       cancel: this.#clock.after(ttlMs, () => this.#drop(tenant, kept)),

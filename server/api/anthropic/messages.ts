@@ -45,7 +45,8 @@ export async function prepareMessages(services: PromptServices, request: Message
   const codec = () => messagesCodec({ model, omitsThoughts, markedTokens }, requestId);
   const keepMarked = ({ tenant, services }: WholeExchange, prefixes: KeptPrefixes): void => {
     const cacheSalt = services.cacheSaltFor(tenant, generation.cacheSalt);
-    for (const { ttlMs, end } of marked) prefixes.keep(tenant, cacheSalt, tokens.slice(0, end), ttlMs);
+    const owner = { tenant, cacheSalt, adapter: generation.adapter };
+    for (const { ttlMs, end } of marked) prefixes.keep(owner, tokens.slice(0, end), ttlMs);
   };
   return { prepared: preparedChat(request, ready, codec), keepMarked };
 }

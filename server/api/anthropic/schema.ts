@@ -52,6 +52,7 @@ export function parseMessagesRequest(
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
   const generation = generationOf(fields, served.model, {
+    model,
     bound: "max_tokens",
     stop: "stop_sequences",
     topLogprobs: null,

@@ -102,11 +102,13 @@ function parse(fields: Fields, served: ServedModel, targets: Targets, whole: str
   const responseFields = fields.texts("response_fields", requestLimits.ignoredNamesMax) ?? [];
   if (stream && responseFields.length > 0) throw notSupported("response_fields", "this together with stream");
   const probabilities = fields.integer("n_probs", { min: 0, max: requestLimits.topLogprobsMax }) ?? 0;
+  const model = modelOf(fields, served);
   return {
-    model: modelOf(fields, served),
+    model,
     prompts,
     generation: {
       ...generationOf(fields, served, {
+        model,
         bound: "n_predict",
         topLogprobs: probabilities > 0 ? probabilities : null,
         constraint: constraintOf(fields),

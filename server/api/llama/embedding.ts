@@ -1,7 +1,9 @@
 import { requestLimits } from "../../request/limits.ts";
+import { adapterOf } from "../../request/served-model.ts";
 import { type EmbedRequest, type EmbedServices, embed } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
+import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { settleTheRest } from "../openai/support.ts";
 import type { Exchange } from "../respond.ts";
@@ -34,6 +36,7 @@ export function parseLlamaEmbedding(
     dimensions: null,
     service: serviceWith(targets),
     cacheSalt: "",
+    adapter: adapterOf(modelOf(fields, model), model),
     ignored: settleTheRest(fields),
   };
 }

@@ -1,6 +1,7 @@
 /** Ollama's embeddings: POST /api/embed and its predecessor /api/embeddings. */
 
 import { requestLimits } from "../../request/limits.ts";
+import { adapterOf } from "../../request/served-model.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal, reportable, textKind } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
@@ -72,6 +73,7 @@ function parse(
     dimensions,
     service: serviceWith(targets),
     cacheSalt: "",
+    adapter: adapterOf(name, model),
     ignored: reportable([...ignored, ...fields.unread()]),
   };
 }

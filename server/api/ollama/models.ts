@@ -3,7 +3,12 @@ import { createHash } from "node:crypto";
 import { ApiError } from "../../http/errors.ts";
 import type { Route } from "../../http/route.ts";
 import type { PromptServices } from "../../request/prompt.ts";
-import type { ModelAbout } from "../../request/served-model.ts";
+import {
+  adapterOf,
+  type ModelAbout,
+  namesWithAdapters,
+  type ServedModel,
+} from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
 import { canThink } from "../thinking.ts";
 import { nameOf } from "./schema.ts";
@@ -18,13 +23,10 @@ export interface ModelsDeps extends Pick<PromptServices, "model" | "template"> {
   readonly about: ModelAbout;
 }
 
-/** GET /api/tags: an entry for each name of the model. */
-export function tagsBody(
-  { model, about, template }: ModelsDeps,
-  startedSeconds: number,
-): { readonly models: readonly object[] } {
+/** GET /api/tags: an entry for each name of the model, and for each adapter. */
+export function tagsBody(deps: ModelsDeps, startedSeconds: number): { readonly models: readonly object[] } {
   const modified_at = new Date(startedSeconds * 1000).toISOString();
-  return { models: model.names.map((name) => ({ ...entryOf(name, { about, template }), modified_at })) };
+  return { models: namesWithAdapters(deps.model).map((name) => ({ ...entryOf(name, deps), modified_at })) };
 }
 
 /**
@@ -44,7 +46,7 @@ function expiry(expires: Date | null): string {
 export function psBody(deps: ModelsDeps): object {
   const { model } = deps;
   const stays = { size_vram: 0, context_length: model.contextMax, expires_at: expiry(null) };
-  return { models: model.names.map((name) => ({ ...entryOf(name, deps), ...stays })) };
+  return { models: namesWithAdapters(model).map((name) => ({ ...entryOf(name, deps), ...stays })) };
 }
 
 /** Memory of a loaded model, and the time at which it is unloaded (`expires`); null: it stays loaded. */
@@ -101,7 +103,7 @@ export function showBody(
     modelfile: "",
     parameters: "",
     template: template?.sourceText(false) ?? "",
-    details: detailsOf(about),
+    details: detailsOf(about, parentOf(name, model)),
     model_info: {
       "general.architecture": family,
       "general.basename": name,
@@ -122,17 +124,24 @@ export function showBody(
   };
 }
 
-function entryOf(name: string, { about, template }: Pick<ModelsDeps, "about" | "template">): object {
+function entryOf(name: string, { model, about, template }: ModelsDeps): object {
+  const adapter = model.adapters?.get(name);
   // Clients identify models by the digest, and cache /api/show by it. Here it hashes facts, not the files.
   const digest = createHash("sha256")
-    .update(JSON.stringify([name, about, template?.sourceText(false)]))
+    .update(JSON.stringify([name, about, template?.sourceText(false), ...(adapter ? [adapter.id] : [])]))
     .digest("hex");
-  return { name, model: name, size: about.weightsBytes, digest, details: detailsOf(about) };
+  const size = about.weightsBytes + (adapter?.bytes ?? 0);
+  return { name, model: name, size, digest, details: detailsOf(about, parentOf(name, model)) };
 }
 
-function detailsOf({ family, format, parameters, storedType }: ModelAbout): object {
+/** The model of an adapter's name; "" for a name of the model itself. */
+function parentOf(name: string, model: ServedModel): string {
+  return adapterOf(name, model) === 0 ? "" : model.names[0]!;
+}
+
+function detailsOf({ family, format, parameters, storedType }: ModelAbout, parent: string): object {
   return {
-    parent_model: "",
+    parent_model: parent,
     format,
     family,
     families: [family],

@@ -7,7 +7,7 @@ import { HubError } from "../../hub/hub-error.ts";
 import { type PullEvents, type PullProgress, pullModel } from "../../hub/pull.ts";
 import { readModelName, unknownName } from "../../hub/resolve.ts";
 import { hubSettings } from "../../hub/settings.ts";
-import type { ServedModel } from "../../request/served-model.ts";
+import { namesWithAdapters, type ServedModel } from "../../request/served-model.ts";
 import { reportIgnored } from "../exchange.ts";
 import { Fields } from "../fields.ts";
 import type { RouteDeps } from "../route-deps.ts";
@@ -41,7 +41,7 @@ export async function answerPull(call: Call, deps: Deps): Promise<unknown> {
   if (given === undefined || refusal.status !== 404) throw refusal;
   const model = readModelName(given.replace(/:latest$/, ""));
   if (model === null) {
-    const names = deps.model.names.join(", ");
+    const names = namesWithAdapters(deps.model).join(", ");
     throw new ApiError(404, "not_found_error", `${unknownName(given.slice(0, 100))} Served here: ${names}.`);
   }
   const run = (signal: AbortSignal, events: PullEvents) =>

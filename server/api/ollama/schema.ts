@@ -5,7 +5,7 @@ import { badRequest } from "../../http/errors.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
-import type { ServedModel } from "../../request/served-model.ts";
+import { namesWithAdapters, type ServedModel } from "../../request/served-model.ts";
 import { Fields, refusal, reportable } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { generationOf } from "../openai/generation.ts";
@@ -110,6 +110,7 @@ function parseCommon(
   refuseMoreAnswers(fields);
   const options = optionsOf(fields);
   const own = {
+    model: name,
     bound: "num_predict",
     topLogprobs: topLogprobsOf(fields),
     constraint: constraintBeside(formatOf(fields), fields),
@@ -151,7 +152,7 @@ export function nameOf(fields: Fields, served: ServedModel): string {
   const given = fields.string("model") ?? fields.string("name");
   if (given === undefined) throw refusal("model", "a string", undefined);
   const plain = given.replace(/:latest$/, "");
-  modelOf(new Fields({ model: served.names.includes(given) ? given : plain }), served);
+  modelOf(new Fields({ model: namesWithAdapters(served).includes(given) ? given : plain }), served);
   return given;
 }
 

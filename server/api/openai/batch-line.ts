@@ -9,6 +9,7 @@ import { recordAlone } from "../../explain/request-record.ts";
 import type { RequestRecorder } from "../../explain/request-records.ts";
 import type { LineDoor, LineRequest, PreparedLine } from "../../jobs/door.ts";
 import { newId } from "../../jobs/records.ts";
+import { nameWith } from "../../request/served-model.ts";
 import type { PartTrace } from "../../trace/traces.ts";
 import type { KeptPrefixes } from "../anthropic/kept-prefixes.ts";
 import { prepareMessages } from "../anthropic/messages.ts";
@@ -69,11 +70,11 @@ function generated(
   ignored: readonly string[],
   onAnswered: (exchange: WholeExchange) => void = () => {},
 ): PreparedLine {
-  const { tokensMax, cacheSalt } = prepared.options;
+  const { tokensMax } = prepared.options;
   const tokens = prepared.prompts[0]!;
   return {
     tokens,
-    cacheKey: cacheKeyOf({ adapter: 0, cacheSalt }),
+    cacheKey: cacheKeyOf(prepared.options),
     answerTokensMax: Math.min(tokensMax ?? Number.POSITIVE_INFINITY, deps.model.contextMax - tokens.length),
     answer: async (signal, trace) => {
       const exchange = exchangeOf(deps, line, signal, trace);
@@ -90,7 +91,7 @@ async function embedded(deps: LineServices, line: LineRequest): Promise<Prepared
   const tokens = await embeddingTokens(request, deps);
   return {
     tokens: tokens.find(({ length }) => length > 0)!,
-    cacheKey: cacheKeyOf({ adapter: 0, cacheSalt: request.cacheSalt }),
+    cacheKey: cacheKeyOf(request),
     answerTokensMax: 0,
     answer: async (signal, trace) => {
       const vectors = await embedTokens(exchangeOf(deps, line, signal, trace), deps, request, tokens);
@@ -124,7 +125,7 @@ function exchangeOf(
     whenSent: (tell: () => void) => tell(),
     trace,
   };
-  const recordRequest: RequestRecorder = (facts) => recordAlone(facts, model.names[0]!);
+  const recordRequest: RequestRecorder = (facts) => recordAlone(facts, nameWith(facts.adapter, model));
   return { ...exchange, entry, services: { ...services, recordRequest } };
 }
 

@@ -1,6 +1,7 @@
 import { badRequest } from "../../http/errors.ts";
 import { jsonResponse, LazyList } from "../../http/json/slices.ts";
 import { requestLimits } from "../../request/limits.ts";
+import { adapterOf } from "../../request/served-model.ts";
 import { type Embedded, type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { embeddingPrompt } from "../embedding-prompt.ts";
 import { Fields, refusal } from "../fields.ts";
@@ -50,6 +51,7 @@ export function parseEmbeddingsRequest(
     format,
     service: serviceOf(fields, targets).service,
     cacheSalt: cacheSaltOf(fields),
+    adapter: adapterOf(model, services.model),
     ignored: settleTheRest(fields),
   };
 }

@@ -7,7 +7,7 @@ import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
-import type { ServedModel } from "../../request/served-model.ts";
+import { adapterOf, type ServedModel } from "../../request/served-model.ts";
 import { type Fields, refusal } from "../fields.ts";
 import { namesIn } from "../session-names.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
@@ -20,6 +20,8 @@ const stopNames = ["stop", "stop_sequences"] as const;
 
 /** Differences between wire formats. */
 export interface Particulars {
+  /** Requested name of the model or of an adapter. */
+  readonly model: string;
   /** The format's own name for the output token limit. */
   readonly bound: string;
   /** Smallest output token limit that the format allows. */
@@ -44,6 +46,7 @@ export function generationOf(fields: Fields, served: ServedModel, own: Particula
     includeStopString: fields.boolean("include_stop_str_in_output") ?? false,
     skipSpecialTokens: fields.boolean("skip_special_tokens") ?? true,
     cacheSalt: cacheSaltOf(fields),
+    adapter: adapterOf(own.model, served),
     ...draftsOf(fields),
     ...namesIn(fields),
     service,

@@ -1,29 +1,34 @@
 import { ModelNotFound } from "../../http/errors.ts";
-import type { ServedModel } from "../../request/served-model.ts";
+import { namesWithAdapters, type ServedModel } from "../../request/served-model.ts";
 
 /**
- * GET /v1/models. Each name of the model is an entry, whose `root` is the model's id. `createdSeconds`: start
- * of serving.
+ * GET /v1/models. Each name of the model is an entry, whose `root` is the model's id, and so is each adapter, whose
+ * `root` is its path and whose `parent` is the model. `createdSeconds`: start of serving.
  */
 export function modelList(served: ServedModel, createdSeconds: number): object {
-  return { object: "list", data: served.names.map((name) => modelEntry(name, served, createdSeconds)) };
+  return {
+    object: "list",
+    data: namesWithAdapters(served).map((name) => modelEntry(name, served, createdSeconds)),
+  };
 }
 
 /** GET /v1/models/{id} */
 export function modelById(name: string, served: ServedModel, createdSeconds: number): object {
-  if (!served.names.includes(name)) throw new ModelNotFound(name, served.names);
+  const names = namesWithAdapters(served);
+  if (!names.includes(name)) throw new ModelNotFound(name, names);
   return modelEntry(name, served, createdSeconds);
 }
 
-/** Entry of one of the model's names, with the fields of OpenAI's, vLLM's and Anthropic's lists. */
+/** Entry of a name of the model or of an adapter, with the fields of OpenAI's, vLLM's and Anthropic's lists. */
 export function modelEntry(name: string, served: ServedModel, createdSeconds: number): object {
+  const adapter = served.adapters?.get(name);
   return {
     id: name,
     object: "model",
     created: createdSeconds,
     owned_by: "bunting",
-    root: served.names[0],
-    parent: null,
+    root: adapter?.path ?? served.names[0],
+    parent: adapter === undefined ? null : served.names[0],
     max_model_len: served.contextMax,
     type: "model",
     display_name: name,

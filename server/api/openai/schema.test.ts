@@ -47,6 +47,7 @@ test("a request that says nothing gets every default", () => {
       includeStopString: false,
       skipSpecialTokens: true,
       cacheSalt: "",
+      adapter: 0,
       service: { objective: "latency", tbtMs: null, ttftMs: null, priority: 0 },
     },
     stream: false,

@@ -8,8 +8,8 @@ import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, ModelNotFound } from "../../http/errors.ts";
 import type { ChatMessage, Prompt } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type ServedModel, servedNames } from "../../request/served-model.ts";
-import { Fields } from "../fields.ts";
+import { namesWithAdapters, type ServedModel, servedNames } from "../../request/served-model.ts";
+import { Fields, refusal } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
@@ -173,7 +173,7 @@ function parseCommon(fields: Fields, served: ServedModel, { targets, ...own }: O
     );
   const { service, tier: serviceTier } = serviceOf(fields, targets);
   const generation: GenerationOptions = {
-    ...generationOf(fields, served, { ...own, constraint: constraintOf(fields), service }),
+    ...generationOf(fields, served, { ...own, model, constraint: constraintOf(fields), service }),
     choices,
   };
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;
@@ -204,8 +204,8 @@ function parseCommon(fields: Fields, served: ServedModel, { targets, ...own }: O
 }
 
 /**
- * The requested model name, by default the model's id. Throws 400 for a program's name and 404 for an unknown
- * one.
+ * The requested name of the model or of an adapter of it, by default the model's id. SGLang's `lora_path` names an
+ * adapter too. Throws 400 for a program's name and 404 for an unknown one.
  */
 export function modelOf(fields: Fields, served: ServedModel): string {
   const name = fields.string("model") ?? served.names[0]!;
@@ -214,7 +214,18 @@ export function modelOf(fields: Fields, served: ServedModel): string {
       `the model ${JSON.stringify(name)} is a program: only POST /v1/chat/completions takes it`,
       "model",
     );
-  if (!served.names.includes(name) && served.answersToAny !== true)
+  if (!namesWithAdapters(served).includes(name) && served.answersToAny !== true)
     throw new ModelNotFound(name, servedNames(served));
-  return name;
+  const adapter = fields.string("lora_path");
+  if (adapter === undefined) return name;
+  const adapters = [...(served.adapters?.keys() ?? [])];
+  if (!adapters.includes(adapter))
+    throw refusal(
+      "lora_path",
+      `the name of an adapter (${adapters.join(", ") || "there are none"})`,
+      adapter,
+    );
+  if (adapters.includes(name) && name !== adapter)
+    throw badRequest(`model and lora_path name two adapters, ${name} and ${adapter}`, "lora_path");
+  return adapter;
 }

@@ -32,7 +32,6 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   repetition_detection: [],
   logprob_token_ids: [[]],
   stop_regex: [[]],
-  lora_path: [],
 };
 
 /** Throws 400 for several answers or an echoed prompt, on routes that return one answer alone. */

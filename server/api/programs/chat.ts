@@ -27,7 +27,7 @@ export interface ProgramChat {
   readonly ignored: readonly string[];
 }
 
-const honoured = ["model", "messages", "stream", "stream_options", "cache_salt"];
+const honoured = ["model", "lora_path", "messages", "stream", "stream_options", "cache_salt"];
 
 /** Throws ApiError for requests that a program cannot serve. */
 export function parseProgramChat(
@@ -56,6 +56,7 @@ export function parseProgramChat(
     part: model.part(values),
     awaited: new Map([[model.output, criteriaOf("latency", "criteria")]]),
     cacheSalt: request.generation.cacheSalt,
+    adapter: request.generation.adapter,
     stream: request.stream,
     explain: false,
     cancelOnDisconnect: true,

@@ -31,6 +31,7 @@ export function readProgramModels(folder: string, served: ServedModel): Readonly
     const path = join(folder, file);
     const { name } = parse(file);
     if (served.names.includes(name)) throw new ConfigError(`${path}: the model itself has the name ${name}.`);
+    if (served.adapters?.has(name)) throw new ConfigError(`${path}: an adapter has the name ${name}.`);
     if (models.has(name)) throw new ConfigError(`${path}: another program has the name ${name}.`);
     try {
       models.set(name, modelOf(name, contentOf(path), served));

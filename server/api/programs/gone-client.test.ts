@@ -50,7 +50,7 @@ test("a client that is gone before its program begins has nothing computed, and 
   await server.settled();
   expect([server.fleet.loads()[0]!.generatedTokensTotal, programs.active]).toEqual([0, 0]);
 
-  const hosted = programs.open({ tenant: "", cacheSalt: "" });
+  const hosted = programs.open({ tenant: "", cacheSalt: "", adapter: 0 });
   hosted.add({ variables: [{ name: "later", value: null }], nodes: [] });
   expect(valueOfWhenSettled(hosted, "later", exchange, 60_000)).rejects.toThrow("later is not there");
   programs.close(hosted, "over");

@@ -94,7 +94,7 @@ class ParrotApi {
     await call.readWork();
     for (const { id, hosted } of this.#sessions.values()) if (hosted.isEnded) this.#sessions.delete(id);
     const id = this.#opened++;
-    const owner = { tenant: call.tenant, cacheSalt: this.#deps.cacheSaltFor(call.tenant, "") };
+    const owner = { tenant: call.tenant, cacheSalt: this.#deps.cacheSaltFor(call.tenant, ""), adapter: 0 };
     const hosted = this.#deps.programs.open(owner, call.trace?.headers);
     this.#sessions.set(id, { id, tenant: call.tenant, hosted, calls: 0, variables: 0 });
     // The API key of the request identifies the session's owner; the server ignores the `session_auth` that

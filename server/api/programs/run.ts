@@ -23,7 +23,8 @@ export class Run {
 
   /** Opens a program for one HTTP request, which counts as in flight until it is done. */
   constructor({ tenant, services, entry }: Exchange, programs: Programs, request: ProgramRequest) {
-    const owner = { tenant, cacheSalt: services.cacheSaltFor(tenant, request.cacheSalt) };
+    const { adapter } = request;
+    const owner = { tenant, cacheSalt: services.cacheSaltFor(tenant, request.cacheSalt), adapter };
     this.hosted = programs.open(owner, entry?.traceHeaders);
     this.done = this.#settle.promise;
     this.#programs = programs;

@@ -4,6 +4,7 @@
  */
 
 import { atOnce } from "../../../base/time-slice.ts";
+import type { AdapterId } from "../../../scheduler/core.ts";
 import {
   type Body,
   type Criteria,
@@ -16,7 +17,7 @@ import {
 } from "../../../scheduler/program/spec.ts";
 import { checked } from "../../../scheduler/program/transforms/value.ts";
 import { badRequest, quote } from "../../http/errors.ts";
-import type { ServedModel } from "../../request/served-model.ts";
+import { adapterOf, type ServedModel } from "../../request/served-model.ts";
 import { type FieldKind, type Fields, fieldsOf, objectKind, refusal, textKind } from "../fields.ts";
 import { cacheSaltOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
@@ -29,6 +30,7 @@ export interface ProgramRequest {
   /** Criteria by awaited variable; null: the variables that calls write and no call reads, with latency. */
   readonly awaited: ReadonlyMap<string, Criteria> | null;
   readonly cacheSalt: string;
+  readonly adapter: AdapterId;
   readonly stream: boolean;
   readonly explain: boolean;
   /**
@@ -82,9 +84,9 @@ export class ProgramReader {
   }
 
   /** Settings shared by all calls of a program. */
-  session(fields: Fields): { readonly cacheSalt: string } {
-    modelOf(fields, this.#reading.served);
-    return { cacheSalt: cacheSaltOf(fields) };
+  session(fields: Fields): Pick<ProgramRequest, "cacheSalt" | "adapter"> {
+    const { served } = this.#reading;
+    return { adapter: adapterOf(modelOf(fields, served), served), cacheSalt: cacheSaltOf(fields) };
   }
 
   /** Reads `variables` and `calls`. */

@@ -25,14 +25,14 @@ export interface SessionDeps {
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** Reads the body of a new session: its salt and its first calls and variables. */
+/** Reads the body of a new session: what its calls share, and its first calls and variables. */
 export function* parseSession(body: Body, model: ServedModel) {
   const fields = new Fields(body);
   const reader = new ProgramReader(model);
-  const { cacheSalt } = reader.session(fields);
+  const shared = reader.session(fields);
   const part = yield* reader.partInSteps(fields);
   fields.expectAllRead();
-  return { cacheSalt, part };
+  return { ...shared, part };
 }
 
 /** POST /v1/sessions: opens an empty program, or one with the calls and variables of the body. */
@@ -41,8 +41,9 @@ export async function openSession(
   { tenant, trace }: Call,
   { programs, model, cacheSaltFor }: SessionDeps,
 ): Promise<Response> {
-  const { cacheSalt, part } = await inSlices(parseSession(body, model));
-  const hosted = programs.open({ tenant, cacheSalt: cacheSaltFor(tenant, cacheSalt) }, trace?.headers);
+  const { cacheSalt, adapter, part } = await inSlices(parseSession(body, model));
+  const owner = { tenant, cacheSalt: cacheSaltFor(tenant, cacheSalt), adapter };
+  const hosted = programs.open(owner, trace?.headers);
   const refusal = await hosted.addInSlices(part);
   if (refusal !== null) {
     programs.close(hosted, refusal.message);

@@ -93,7 +93,7 @@ export function parseResponsesRequest(
     throw refusal("input", "a string or at least one item", fields.peek("input"));
   const kept = keepingOf(fields);
   const bound = "max_output_tokens";
-  const own = { bound, topLogprobs, constraint, calls, service };
+  const own = { model, bound, topLogprobs, constraint, calls, service };
   const generation = generationOf(fields, served.model, own);
   const { sampling, tokensMax } = generation;
   const echo = {
