@@ -14,7 +14,7 @@ const CLOSE_OBJECT = 0x7d;
 
 /** Bytes of a body beside its requests, with two for each request. */
 const REST_BYTES_MAX = 2 ** 20;
-/** What comes before the list of requests, and its length at most. */
+/** Text before the list of requests, whose length is TAIL at most. */
 const LIST = /"requests" ?: ?$/;
 const TAIL = 13;
 
