@@ -306,12 +306,15 @@ export class Job {
     const { id, endpoint, status, total, inProgressAt } = this.record;
     const isCancelled = status === "cancelling";
     if (inProgressAt === null && endpoint !== MESSAGES) store.clearLines(id);
-    // Messages were checked when the batch was created, so each has a result.
-    else if (
-      inProgressAt === null &&
-      (await checkInput(this.#parts, this.record, () => !this.#isStopping)) === null
-    )
-      return;
+    // Messages were checked when the batch was created, perhaps for another model, so each has a result.
+    else if (inProgressAt === null) {
+      const checked = await checkInput(
+        { ...this.#parts, models: null },
+        this.record,
+        () => !this.#isStopping,
+      );
+      if (checked === null) return;
+    }
     if (this.#isEnding) {
       const [code, message] = isCancelled
         ? (["batch_cancelled", "The batch was cancelled before this line ran."] as const)

@@ -213,18 +213,35 @@ async function fetchResults(server: TestServer, id: string): Promise<void> {
 }
 
 test("a batch that is cancelled before its requests are read has a result for each of them", async () => {
-  const server = start();
-  const client = clientOf(server);
-  const { store, runner } = server.jobs!;
-  const { id } = await client.messages.batches.create({ requests: many(3) });
-  await runner.ended(id);
-  store.putBatch({ ...store.batch("", id)!, ...unread, id: `${id}0` });
-  runner.begin(store.batch("", `${id}0`)!);
+  const first = start({ answersToAny: true });
+  const requests = many(3).map(({ custom_id, params }) => ({
+    custom_id,
+    params: { ...params, model: "gone" },
+  }));
+  const { id } = await clientOf(first).messages.batches.create({ requests });
+  await first.jobs!.runner.ended(id);
+  const { store } = first.jobs!;
+  for (const end of "01") store.putBatch({ ...store.batch("", id)!, ...unread, id: `${id}${end}` });
+  first.jobs!.runner.begin(store.batch("", `${id}0`)!);
+  const client = clientOf(first);
   expect((await client.messages.batches.cancel(`${id}0`)).processing_status).toBe("canceling");
-  const done = await ended(server, client, `${id}0`);
-  expect(done.request_counts).toMatchObject({ canceled: 3, succeeded: 0, errored: 0 });
-  expect(kinds(await resultsOf(client, `${id}0`)).map(([, type]) => type)).toEqual(Array(3).fill("canceled"));
+  await expectCanceled(first, `${id}0`);
+  await first.close();
+  const other = start();
+  expect((await openaiClientOf(other).batches.retrieve(`${id}1`)) as object).toMatchObject({
+    paused_by: "its model gone is not served now",
+  });
+  await clientOf(other).messages.batches.cancel(`${id}1`);
+  await expectCanceled(other, `${id}1`);
 });
+
+async function expectCanceled(server: TestServer, id: string): Promise<void> {
+  const client = clientOf(server);
+  const { request_counts: counts } = await ended(server, client, id);
+  expect(counts).toEqual({ processing: 0, canceled: 3, succeeded: 0, errored: 0, expired: 0 });
+  const types = kinds(await resultsOf(client, id)).map(([, type]) => type);
+  expect(types).toEqual(Array(3).fill("canceled"));
+}
 
 const unread = {
   status: "validating",
