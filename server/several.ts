@@ -53,6 +53,7 @@ interface Host extends ModelHost {
   readonly placements: Parts["placements"];
   readonly activity: Parts["activity"];
   readonly lineServices: LineServices["services"];
+  readonly keptPrefixes: LineServices["keptPrefixes"];
 }
 
 type Parts = Awaited<ReturnType<typeof startWatchedEngines>>;
@@ -346,6 +347,7 @@ async function loadHost(
     routes: routesOf({ ...deps, jobs: null }),
     programs: deps.programs,
     lineServices: lineServices(deps),
+    keptPrefixes: deps.keptPrefixes,
     engines,
     placements,
     activity,
@@ -378,6 +380,9 @@ function doorOf({ setting, text, listed }: OpenModel, set: ModelSet<Host>, { res
     },
     get services() {
       return host().lineServices;
+    },
+    get keptPrefixes() {
+      return host().keptPrefixes;
     },
   });
   return async (line) => {

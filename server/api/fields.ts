@@ -44,6 +44,16 @@ export function withReadings<Result>(tell: ReadingListener, run: () => Result): 
   }
 }
 
+/** Runs another reader on the value at `path`: the fields that it reads are reported as fields there. */
+export function readingAt<Result>(path: string, run: () => Result): Result {
+  const outer = listener;
+  if (outer === null) return run();
+  return withReadings(
+    (inner, name, kind) => outer(inner === "" ? path : `${path}.${inner}`, name, kind),
+    run,
+  );
+}
+
 /**
  * Reads a JSON object of unknown content, field by field. A missing or null field is `undefined`. A value of
  * the wrong type or out of range throws 400 with its path, the allowed values and the given one. `unread`

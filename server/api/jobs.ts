@@ -10,13 +10,17 @@ import type { CacheSaltFor } from "../http/auth.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { LineDoor } from "../jobs/door.ts";
+import { openaiForm } from "../jobs/openai-form.ts";
 import { PreparedLines } from "../jobs/prepared-lines.ts";
+import { MESSAGES } from "../jobs/records.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
 import { namesWithAdapters } from "../request/served-model.ts";
 import type { Encoder } from "../text/encoder.ts";
 import type { Traces } from "../trace/traces.ts";
+import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
+import { messageForm } from "./anthropic/line-form.ts";
 import type { EmbedServices } from "./embed.ts";
 import { type LineServices, lineDoor } from "./openai/batch-line.ts";
 import type { Exchange } from "./respond.ts";
@@ -35,6 +39,7 @@ interface JobDeps extends EmbedServices, ResponsesDeps {
   readonly lifecycle: Exchange["services"]["lifecycle"];
   readonly telemetry: Telemetry;
   readonly reasoningField: ReasoningField;
+  readonly keptPrefixes: KeptPrefixes;
 }
 
 type LineDeps = Pick<JobDeps, "telemetry" | "generator" | "lifecycle" | "cacheSaltFor">;
@@ -80,6 +85,7 @@ export function runJobs(
     {
       store,
       door,
+      formOf: (endpoint) => (endpoint === MESSAGES ? messageForm : openaiForm(endpoint)),
       prepared: new PreparedLines(),
       limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, ...defaultJsonLimits },
       models,

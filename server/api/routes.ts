@@ -11,6 +11,13 @@ import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
 import type { KeyUse } from "../usage/use.ts";
+import {
+  cancelMessageBatch,
+  createMessageBatch,
+  deleteMessageBatch,
+  listMessageBatches,
+  readMessageBatch,
+} from "./anthropic/batches.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import { readCacheText } from "./cache-text.ts";
@@ -35,6 +42,7 @@ import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
 import { listRequests, readRequest } from "./requests.ts";
 import { respond } from "./respond.ts";
+import { conversationRoutes } from "./responses/conversations.ts";
 import { responsesRoutes } from "./responses/routes.ts";
 import type { RouteDeps } from "./route-deps.ts";
 import { answerRerank, answerScore, parseRerank, parseScore } from "./score.ts";
@@ -104,6 +112,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     { method: "POST", path: "/v1/estimate", isPublic: keyed, handler: (call) => estimate(call, deps) },
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
+    ...conversationRoutes(deps.responses),
     ...ollamaRoutes(deps, startedSeconds),
     { method: "POST", path: "/v1/embeddings", isPublic: keyed, handler: embeddings },
     { method: "POST", path: "/v1/rerank", isPublic: keyed, handler: rerank },
@@ -202,14 +211,21 @@ function messagesRoutes(deps: RouteDeps): readonly Route[] {
     method: "POST",
     path,
     isPublic: false,
-    handler: (call) => {
-      call.setHeader("request-id", call.requestId); // the header that Anthropic's clients read
-      return handler(call);
-    },
+    handler: withRequestId(handler),
   });
   const messages = asking(deps, parseMessagesRequest, answerMessages);
   const tokens = asking(deps, parseCountRequest, (_, services, request) => countTokens(services, request));
   return [route("/v1/messages", messages), route("/v1/messages/count_tokens", tokens)];
+}
+
+/** Adds the header that Anthropic's clients read. */
+function withRequestId<Others extends unknown[]>(
+  handler: (call: Call, ...others: Others) => unknown,
+): typeof handler {
+  return (call, ...others) => {
+    call.setHeader("request-id", call.requestId);
+    return handler(call, ...others);
+  };
 }
 
 export function jobRoutes(jobs: JobService | null): readonly Route[] {
@@ -239,6 +255,11 @@ export function jobRoutes(jobs: JobService | null): readonly Route[] {
     route("GET", "/v1/batches", listBatches),
     route("GET", "/v1/batches/{id}", readBatch),
     route("POST", "/v1/batches/{id}", cancelBatch),
+    route("POST", "/v1/messages/batches", withRequestId(createMessageBatch)),
+    route("GET", "/v1/messages/batches", withRequestId(listMessageBatches)),
+    route("GET", "/v1/messages/batches/{id}", withRequestId(readMessageBatch)),
+    route("POST", "/v1/messages/batches/{id}", withRequestId(cancelMessageBatch)),
+    route("DELETE", "/v1/messages/batches/{id}", withRequestId(deleteMessageBatch)),
   ];
 }
 

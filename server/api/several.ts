@@ -18,6 +18,7 @@ import { described } from "./openapi/document.ts";
 import { listPrograms } from "./programs/list.ts";
 import { errorEvent, refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
+import { conversationRoutes } from "./responses/conversations.ts";
 import { cancelResponse, deleteResponse, readResponse, type StreamDeps } from "./responses/responses.ts";
 import { streamRoutes, withResumableStreams } from "./resumable.ts";
 import { aliasesOf, jobRoutes, pageRoutes, requestRoutes, usageRoute } from "./routes.ts";
@@ -127,7 +128,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
       adminsAlone((call) => toModel(call, { method: "GET", path: "/slots" }, deps)),
     ),
     route("POST", oneResponse, (call) =>
-      call.rest === "input_tokens"
+      call.rest === "input_tokens" || call.rest === "compact"
         ? toModel(call, { method: "POST", path: oneResponse }, deps)
         : cancelResponse(call, deps),
     ),
@@ -148,6 +149,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
         deps.set.loaded().map(({ programs }) => programs),
       ),
     ),
+    ...conversationRoutes(deps.responses),
     ...jobRoutes(jobs),
     ...streamRoutes(deps.streams),
     new WhatIf(null).route(), // several models are not recorded

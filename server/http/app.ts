@@ -91,13 +91,20 @@ export function createApp(deps: AppDeps) {
         const entry = entries.get(request)!;
         if (telemetry.traces !== null && request.method === "POST")
           entry.trace = new RequestTrace(telemetry.traces, { ...entry, request });
+        const expectWork = (): void => {
+          telemetry.ledger.expectWithin(entry.tenant);
+          deps.lifecycle.expectReady();
+        };
         const call: Call = {
           request,
           ...entry,
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
+          expectWork,
           readWork: async () => {
-            telemetry.ledger.expectWithin(entry.tenant);
-            return await readWork(deps, route, request);
+            expectWork();
+            const body = await deps.bodies.readJson(request, route.takesAnyType);
+            deps.lifecycle.expectReady();
+            return body;
           },
           reply: replyTo(request),
           setHeader: (name, value) => {
@@ -135,18 +142,6 @@ function missing({ routes, keys }: AppDeps, request: Request): unknown {
   } catch (error) {
     return error;
   }
-}
-
-/** Reads a JSON body. Throws 503, before and after the read, while the server accepts no work. */
-async function readWork(
-  { lifecycle, bodies }: AppDeps,
-  { takesAnyType = false }: Route,
-  request: Request,
-): Promise<Readonly<Record<string, unknown>>> {
-  lifecycle.expectReady();
-  const body = await bodies.readJson(request, takesAnyType);
-  lifecycle.expectReady();
-  return body;
 }
 
 function methodLabel(method: string): string {

@@ -26,8 +26,7 @@ export class BodyReader {
 
   /** Reads a request's JSON object. Rejects with 400, 408, 413, 415 or 503. */
   async readJson(request: Request, takesAnyType = false): Promise<Record<string, unknown>> {
-    if (!takesAnyType) expectJson(request.headers.get("content-type"));
-    expectPlain(request.headers.get("content-encoding"));
+    expectJsonBody(request, takesAnyType);
     const body = new Blocks((bytes) => this.#hold(bytes));
     try {
       await readBytes(request, body, this.#limits);
@@ -50,6 +49,12 @@ export class BodyReader {
     }
     this.#heldBytes += bytes;
   }
+}
+
+/** Throws 415 for a body that is not plain JSON, by its headers. */
+export function expectJsonBody({ headers }: Request, takesAnyType = false): void {
+  if (!takesAnyType) expectJson(headers.get("content-type"));
+  expectPlain(headers.get("content-encoding"));
 }
 
 function expectJson(contentType: string | null): void {

@@ -33,6 +33,8 @@ export interface Call {
   readonly rest: string;
   /** Trace of the request; absent: it has none. */
   readonly trace?: RequestTrace | undefined;
+  /** Throws if the server accepts no work, or the key has used up its tokens. */
+  expectWork(): void;
   /** Reads the JSON object in the body of a request for work. Refuses early if the server accepts none. */
   readWork(): Promise<Readonly<Record<string, unknown>>>;
   setHeader(name: string, value: string): void;

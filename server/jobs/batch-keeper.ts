@@ -32,16 +32,17 @@ export class BatchKeeper {
   /** Stores the pending results and updates the counters. */
   write(): void {
     if (this.#pending.length === 0) return;
-    let { completed, failed } = this.#record;
+    let { completed, failed, unrun = 0 } = this.#record;
     const usage = { ...this.#record.usage };
-    for (const { state, usage: used } of this.#pending) {
+    for (const { state, usage: used, isUnrun } of this.#pending) {
       if (state === ANSWERED) completed += 1;
       else failed += 1;
+      if (isUnrun === true) unrun += 1;
       usage.promptTokens += used.promptTokens;
       usage.cachedTokens += used.cachedTokens;
       usage.completionTokens += used.completionTokens;
     }
-    const record = { ...this.#record, usage, completed, failed };
+    const record = { ...this.#record, usage, completed, failed, unrun };
     this.#store.settle(record, this.#pending);
     this.#record = record;
     this.#pending = [];

@@ -21,7 +21,7 @@ export interface CheckedInput {
  * `isWanted` is false. Throws DiskFullError or StoreError.
  */
 export async function checkInput(
-  { store, limits, models }: JobParts,
+  { store, limits, models, formOf }: JobParts,
   { id, owner, inputFile, endpoint }: BatchRecord,
   isWanted: () => boolean,
 ): Promise<CheckedInput | null> {
@@ -32,7 +32,7 @@ export async function checkInput(
     bytes: file.bytes,
     read: (start: number, bytes: number) => store.readUpload(inputFile, start, bytes) ?? new Uint8Array(0),
   };
-  const reader = new InputReader(source, { endpoint, models, limits });
+  const reader = new InputReader(source, { form: formOf(endpoint), models, limits });
   let read: LineRecord[] = [];
   let lines = 0;
   for (const line of reader.lines()) {

@@ -7,6 +7,7 @@ import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import { InputReader, splitLines } from "./input.ts";
+import { openaiForm } from "./openai-form.ts";
 import type { LineRecord } from "./records.ts";
 
 const limits = { linesMax: 50, lineBytesMax: 200, ...defaultJsonLimits };
@@ -18,7 +19,7 @@ function readerOf(text: string | Buffer, pieces = Number.POSITIVE_INFINITY): Inp
     bytes: bytes.length,
     read: (start: number, count: number) => bytes.subarray(start, start + Math.min(count, pieces)),
   };
-  return new InputReader(source, { endpoint: "/v1/completions", models: ["m", "n"], limits });
+  return new InputReader(source, { form: openaiForm("/v1/completions"), models: ["m", "n"], limits });
 }
 
 function lineOf(customId: string, changes: object = {}): string {
@@ -114,7 +115,7 @@ test("a file may begin with a byte order mark, which is no part of its first lin
 test("of many faults the first hundred are told, and how many more there are", () => {
   const reader = new InputReader(
     { bytes: 260, read: (start, count) => Buffer.from("{\n".repeat(130)).subarray(start, start + count) },
-    { endpoint: "/v1/completions", models: [], limits: { ...limits, linesMax: 200 } },
+    { form: openaiForm("/v1/completions"), models: [], limits: { ...limits, linesMax: 200 } },
   );
   for (const _ of reader.lines());
   expect(reader.faults).toHaveLength(101);

@@ -6,7 +6,8 @@
 import { createHash } from "node:crypto";
 import { ApiError, quote } from "../http/errors.ts";
 import { type JsonLimits, parseJson } from "../http/json/parse.ts";
-import type { BatchEndpoint, BatchFault, LineRecord } from "./records.ts";
+import { type InputLine, LineFault, type LineForm } from "./line-form.ts";
+import type { BatchFault, LineRecord } from "./records.ts";
 
 export interface InputLimits extends JsonLimits {
   readonly linesMax: number;
@@ -17,18 +18,11 @@ export interface InputLimits extends JsonLimits {
 const FAULTS_MAX = 100;
 /** Bytes per read. */
 const READ_BYTES = 256 * 1024;
-const CUSTOM_ID_CHARACTERS_MAX = 512;
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
-
-/** Line as the client wrote it. */
-export interface InputLine {
-  readonly customId: string;
-  readonly body: Readonly<Record<string, unknown>>;
-}
 
 /** Rules that all lines of a file must obey. */
 export interface InputRules {
-  readonly endpoint: BatchEndpoint;
+  readonly form: LineForm;
   /** Model names of this server; null to accept any. */
   readonly models: readonly string[] | null;
   readonly limits: InputLimits;
@@ -40,35 +34,26 @@ export interface InputSource {
   read(start: number, bytes: number): Uint8Array;
 }
 
-/** Fault of a line, in OpenAI's format. */
-export class LineFault extends Error {
-  override readonly name = "LineFault";
-
-  constructor(
-    readonly code: string,
-    message: string,
-    readonly param: string | null = null,
-  ) {
-    super(message);
-  }
-}
-
 /**
  * Reads and checks a file line by line. Fills `faults`; a file with faults does not run. Memory holds one line
  * and the ids of all earlier lines.
  */
 export class InputReader {
   readonly faults: BatchFault[] = [];
-  /** Model named by the first line that names one. */
-  model: string | null = null;
   #faultCount = 0;
   readonly #source: InputSource;
   readonly #rules: InputRules;
-  readonly #customIds = new Map<string, number>();
+  readonly #checker: LineChecker;
 
   constructor(source: InputSource, rules: InputRules) {
     this.#source = source;
     this.#rules = rules;
+    this.#checker = new LineChecker(rules);
+  }
+
+  /** Model named by the first line that names one. */
+  get model(): string | null {
+    return this.#checker.model;
   }
 
   /** Yields a record for each line; null for a blank or faulty one, so that its reader can pause there too. */
@@ -103,7 +88,7 @@ export class InputReader {
   /** Checks a line; counts its fault and returns null if it has one. */
   #checked(line: number, start: number, bytes: Uint8Array | null): LineRecord | null {
     try {
-      return this.#check(line, start, bytes);
+      return this.#checker.check(line, start, bytes);
     } catch (error) {
       if (!(error instanceof LineFault)) throw error;
       this.#fault(line, error);
@@ -111,15 +96,33 @@ export class InputReader {
     }
   }
 
-  #check(line: number, start: number, bytes: Uint8Array | null): LineRecord {
-    const { limits, endpoint, models } = this.#rules;
+  #fault(line: number | null, { code, message, param }: LineFault): void {
+    this.#faultCount += 1;
+    if (this.faults.length < FAULTS_MAX) this.faults.push({ code, line, message, param });
+  }
+}
+
+/** Checks the lines of a file one after the other. Memory holds the ids of all checked lines. */
+export class LineChecker {
+  /** Model named by the first line that names one. */
+  model: string | null = null;
+  readonly #rules: InputRules;
+  readonly #customIds = new Map<string, number>();
+
+  constructor(rules: InputRules) {
+    this.#rules = rules;
+  }
+
+  /** `bytes`: null for a line that is too long. Throws LineFault. */
+  check(line: number, start: number, bytes: Uint8Array | null): LineRecord {
+    const { limits, form, models } = this.#rules;
     if (bytes === null) {
       throw new LineFault(
         "line_too_long",
         `A line may have ${limits.lineBytesMax} bytes at most, and this one has more.`,
       );
     }
-    const { customId, body } = parseLine(bytes, endpoint, limits);
+    const { customId, body } = parseLine(bytes, line, form, limits);
     const earlier = this.#customIds.get(customId);
     if (earlier !== undefined) {
       const message = `The custom_id ${quote(customId)} was used in line ${earlier} before.`;
@@ -140,37 +143,11 @@ export class InputReader {
     this.#customIds.set(customId, line);
     return { line, customId, start, bytes: bytes.length, digest: digestOf(bytes) };
   }
-
-  #fault(line: number | null, { code, message, param }: LineFault): void {
-    this.#faultCount += 1;
-    if (this.faults.length < FAULTS_MAX) this.faults.push({ code, line, message, param });
-  }
 }
 
 /** Parses a line's request. Throws LineFault. */
-export function parseLine(bytes: Uint8Array, endpoint: BatchEndpoint, limits: JsonLimits): InputLine {
-  const value = parseObject(bytes, limits);
-  const customId = value.custom_id;
-  if (typeof customId !== "string" || customId === "" || customId.length > CUSTOM_ID_CHARACTERS_MAX) {
-    const wanted = `a string of 1 to ${CUSTOM_ID_CHARACTERS_MAX} characters`;
-    throw new LineFault(
-      "invalid_custom_id",
-      `custom_id must be ${wanted}, but is ${quote(customId)}.`,
-      "custom_id",
-    );
-  }
-  if (value.method !== "POST") {
-    throw new LineFault("invalid_method", `method must be "POST", but is ${quote(value.method)}.`, "method");
-  }
-  if (value.url !== endpoint) {
-    const message = `url must be the batch's endpoint ${quote(endpoint)}, but is ${quote(value.url)}.`;
-    throw new LineFault("invalid_url", message, "url");
-  }
-  const body = value.body;
-  if (typeof body !== "object" || body === null || Array.isArray(body)) {
-    throw new LineFault("invalid_body", `body must be a JSON object, but is ${quote(body)}.`, "body");
-  }
-  return { customId, body: body as Readonly<Record<string, unknown>> };
+export function parseLine(bytes: Uint8Array, line: number, form: LineForm, limits: JsonLimits): InputLine {
+  return form.read(parseObject(bytes, limits), line);
 }
 
 function parseObject(bytes: Uint8Array, limits: JsonLimits): Readonly<Record<string, unknown>> {

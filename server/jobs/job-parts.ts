@@ -1,13 +1,16 @@
 import type { Traces } from "../trace/traces.ts";
 import type { LineDoor } from "./door.ts";
 import type { InputLimits } from "./input.ts";
+import type { LineForm } from "./line-form.ts";
 import type { PreparedLines } from "./prepared-lines.ts";
+import type { BatchEndpoint } from "./records.ts";
 import type { JobStore } from "./store.ts";
 
 /** Dependencies of a job. */
 export interface JobParts {
   readonly store: JobStore;
   readonly door: LineDoor;
+  readonly formOf: (endpoint: BatchEndpoint) => LineForm;
   readonly prepared: PreparedLines;
   readonly limits: InputLimits;
   /** Model names of this server; null to accept any. */

@@ -16,9 +16,9 @@ import {
   isEnded,
   type LineRecord,
   type LineResult,
+  MESSAGES,
   newId,
 } from "./records.ts";
-import { unanswered } from "./results.ts";
 import { DiskFullError, StoreError } from "./store-error.ts";
 
 /** Maximum results per commit. */
@@ -303,15 +303,26 @@ export class Job {
   /** Gives each line without a result one that states why, and creates the result files. */
   async #finish(): Promise<void> {
     const { store, nowSeconds } = this.#parts;
-    const { id, status, total, inProgressAt } = this.record;
+    const { id, endpoint, status, total, inProgressAt } = this.record;
     const isCancelled = status === "cancelling";
-    if (inProgressAt === null) store.clearLines(id);
+    if (inProgressAt === null && endpoint !== MESSAGES) store.clearLines(id);
+    // Messages were checked when the batch was created, perhaps for another model, so each has a result.
+    else if (inProgressAt === null) {
+      const checked = await checkInput(
+        { ...this.#parts, models: null },
+        this.record,
+        () => !this.#isStopping,
+      );
+      if (checked === null) return;
+    }
     if (this.#isEnding) {
       const [code, message] = isCancelled
-        ? ["batch_cancelled", "The batch was cancelled before this line ran."]
-        : ["batch_expired", "The batch expired before this line ran."];
+        ? (["batch_cancelled", "The batch was cancelled before this line ran."] as const)
+        : (["batch_expired", "The batch expired before this line ran."] as const);
       await this.#commitAll();
-      for (const line of store.openLines(id)) await this.#keep(unanswered(line, code, message));
+      const { unanswered } = this.#parts.formOf(endpoint);
+      for (const line of store.openLines(id))
+        await this.#keep({ ...unanswered(line, code, message), isUnrun: true });
     }
     await this.#commitAll();
     const { completed, failed } = this.record;

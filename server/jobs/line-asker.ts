@@ -1,10 +1,12 @@
 import { ApiError, engineError } from "../http/errors.ts";
 import type { WholeTrace } from "../trace/traces.ts";
 import type { PreparedLine } from "./door.ts";
-import { digestOf, LineFault, parseLine } from "./input.ts";
+import { digestOf, parseLine } from "./input.ts";
 import type { JobParts } from "./job-parts.ts";
+import { LineFault, type LineForm } from "./line-form.ts";
 import type { BatchRecord, LineRecord, LineResult } from "./records.ts";
-import { answered, refused, unanswered } from "./results.ts";
+
+const DAMAGED = "input_damaged";
 
 /**
  * Sends a batch's lines through the door: `prepare` before they are ordered, `answer` when they run. A
@@ -15,11 +17,13 @@ export class LineAsker {
   readonly #parts: JobParts;
   readonly #batch: BatchRecord;
   readonly #signal: AbortSignal;
+  readonly #form: LineForm;
 
   constructor(parts: JobParts, batch: BatchRecord, signal: AbortSignal) {
     this.#parts = parts;
     this.#batch = batch;
     this.#signal = signal;
+    this.#form = parts.formOf(batch.endpoint);
   }
 
   /** Prepares a line's request, or gives its result if it was refused. Keeps it while memory has room. */
@@ -35,7 +39,9 @@ export class LineAsker {
     if (prepared === null || "result" in prepared) return prepared;
     const own = { "bunting.batch.id": this.#batch.id, "bunting.batch.line": line.line };
     const part = trace?.part(own) ?? null;
-    return await this.#retrying(line, async () => answered(line, await prepared.answer(this.#signal, part)));
+    return await this.#retrying(line, async () =>
+      this.#form.answered(line, await prepared.answer(this.#signal, part)),
+    );
   }
 
   #prepared(line: LineRecord): Promise<PreparedLine | LineResult | null> {
@@ -49,12 +55,13 @@ export class LineAsker {
     line: LineRecord,
     attempt: () => Promise<Given>,
   ): Promise<Given | LineResult | null> {
+    const { refused, unanswered } = this.#form;
     for (;;) {
       try {
         return await attempt();
       } catch (error) {
         if (this.#signal.aborted) return null;
-        if (error instanceof LineFault) return unanswered(line, error.code, error.message);
+        if (error instanceof LineFault) return unanswered(line, DAMAGED, error.message);
         if (!(error instanceof ApiError)) {
           console.error(`line ${line.line} of ${this.#batch.id} failed:`, error);
           return refused(line, engineError("the server made a mistake; its log tells more"));
@@ -69,11 +76,11 @@ export class LineAsker {
   /** Parsed body of a line. Throws LineFault if the stored bytes differ from the upload. */
   #bodyOf({ line, start, bytes, digest }: LineRecord): Readonly<Record<string, unknown>> {
     const { store, limits } = this.#parts;
-    const { inputFile, endpoint } = this.#batch;
+    const { inputFile } = this.#batch;
     const read = store.readUpload(inputFile, start, bytes);
     if (read === null || digestOf(read) !== digest) {
-      throw new LineFault("input_damaged", `Line ${line} of ${inputFile} is not what was uploaded.`);
+      throw new LineFault(DAMAGED, `Line ${line} of ${inputFile} is not what was uploaded.`);
     }
-    return parseLine(read, endpoint, limits).body;
+    return parseLine(read, line, this.#form, limits).body;
   }
 }

@@ -79,6 +79,11 @@ export class LineTable {
     for (const row of this.#rows(batch, OPEN)) yield recordOf(row);
   }
 
+  /** All lines in order, each with its result; null if it has none. */
+  *all(batch: string): Generator<readonly [line: LineRecord, result: string | null]> {
+    for (const row of this.#rows(batch, null)) yield [recordOf(row), row.result];
+  }
+
   /** Results of one state, in order of the lines. */
   *results(batch: string, state: LineState): Generator<string> {
     for (const { result } of this.#rows(batch, state)) yield result!;
@@ -98,12 +103,13 @@ export class LineTable {
       .get(batch, line);
   }
 
-  *#rows(batch: string, state: LineState): Generator<Row> {
-    const query = this.#database.query<Row, [string, number, number, number]>(
-      "SELECT * FROM lines WHERE batch = ? AND state = ? AND line > ? ORDER BY line LIMIT ?",
+  /** `state`: null for lines of any. */
+  *#rows(batch: string, state: LineState | null): Generator<Row> {
+    const query = this.#database.query<Row, (string | number)[]>(
+      `SELECT * FROM lines WHERE batch = ? ${state === null ? "" : "AND state = ?"} AND line > ? ORDER BY line LIMIT ?`,
     );
     for (let after = 0; ; ) {
-      const rows = onDisk(() => query.all(batch, state, after, ROWS));
+      const rows = onDisk(() => query.all(...[batch, state ?? []].flat(), after, ROWS));
       for (const row of rows) {
         expectKept(batch, row);
         yield row;

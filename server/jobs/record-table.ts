@@ -15,6 +15,8 @@ export interface PageQuery {
   readonly limit: number;
   /** "desc": newest first. */
   readonly order: "asc" | "desc";
+  /** Beginning of the ids to list; absent: all. */
+  readonly idPrefix?: string;
 }
 
 /** Fields by which records are found. */
@@ -75,12 +77,13 @@ export class RecordTable<Record extends Kept> {
   }
 
   /** Page of one owner's records. */
-  list(owner: string, { after, limit, order }: PageQuery): Page<Record> {
+  list(owner: string, { after, limit, order, idPrefix = "" }: PageQuery): Page<Record> {
     const from = after === null ? null : (this.get(after, owner) ?? placeOf(after));
     const behind = `AND (created, id) ${order === "desc" ? "<" : ">"} (?, ?)`;
     const found = this.#read(
-      `WHERE owner = ? ${from === null ? "" : behind} ORDER BY created ${order}, id ${order} LIMIT ?`,
+      `WHERE owner = ? AND id GLOB ? ${from === null ? "" : behind} ORDER BY created ${order}, id ${order} LIMIT ?`,
       owner,
+      `${idPrefix}*`,
       ...(from === null ? [] : [from.createdAt, from.id]),
       limit + 1,
     );

@@ -14,7 +14,7 @@ export function timeOfId(id: string): number | null {
   return found === null ? null : Math.floor(Number.parseInt(found[1]!, 16) / 1000);
 }
 
-/** Endpoints that the lines of a batch may call. */
+/** Endpoints that the lines of an uploaded file may call. */
 export const batchEndpoints = [
   "/v1/chat/completions",
   "/v1/completions",
@@ -22,7 +22,10 @@ export const batchEndpoints = [
   "/v1/responses",
 ] as const;
 
-export type BatchEndpoint = (typeof batchEndpoints)[number];
+/** Endpoint of a batch of messages, whose lines and results have Anthropic's format. */
+export const MESSAGES = "/v1/messages";
+
+export type BatchEndpoint = (typeof batchEndpoints)[number] | typeof MESSAGES;
 
 /** An uploaded file, or the results of a batch. */
 export interface FileRecord {
@@ -92,6 +95,8 @@ export interface BatchRecord {
   readonly total: number;
   readonly completed: number;
   readonly failed: number;
+  /** Failed lines that did not run because the batch was cancelled or expired; absent: none. */
+  readonly unrun?: number;
   readonly usage: BatchUsage;
   readonly createdAt: number;
   readonly expiresAt: number;
@@ -102,6 +107,8 @@ export interface BatchRecord {
   readonly expiredAt: number | null;
   readonly cancellingAt: number | null;
   readonly cancelledAt: number | null;
+  /** Time at which results were deleted; absent: they are there. */
+  readonly archivedAt?: number;
 }
 
 /** State of a batch whose file has not been read. */
@@ -146,4 +153,6 @@ export interface LineResult {
   readonly state: typeof ANSWERED | typeof FAILED;
   readonly result: string;
   readonly usage: BatchUsage;
+  /** True for a line that did not run because the batch was cancelled or expired. */
+  readonly isUnrun?: boolean;
 }

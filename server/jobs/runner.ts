@@ -1,4 +1,5 @@
 import type { BatchRoom } from "../../scheduler/batch/batch-admission.ts";
+import type { InputLimits } from "./input.ts";
 import { Job } from "./job.ts";
 import type { JobParts } from "./job-parts.ts";
 import { type BatchRecord, isEnded } from "./records.ts";
@@ -23,6 +24,16 @@ export class JobRunner {
     this.#expiry = setInterval(() => this.#deleteExpired(), EXPIRY_EVERY_MS);
     this.#expiry.unref();
     for (const batch of parts.store.allBatches()) if (!isEnded(batch)) this.begin(batch);
+  }
+
+  /** Model names of this server; null to accept any. */
+  get models(): readonly string[] | null {
+    return this.#parts.models;
+  }
+
+  /** Limits of a batch's input. */
+  get limits(): InputLimits {
+    return this.#parts.limits;
   }
 
   /** Number of running jobs. */

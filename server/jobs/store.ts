@@ -96,10 +96,13 @@ export class JobStore {
   }
 
   /** Deletes a file, and for a result file the results that it consists of. */
-  deleteFile({ id, content }: FileRecord): void {
+  deleteFile({ id, owner, content }: FileRecord, nowSeconds: number): void {
     this.#commit(() => {
       this.#files.delete(id);
-      if (content.kind === "results") this.#lines.clearState(content.batch, content.state);
+      if (content.kind !== "results") return;
+      this.#lines.clearState(content.batch, content.state);
+      const batch = this.#batches.get(content.batch, owner);
+      if (batch !== null) this.#batches.put({ archivedAt: nowSeconds, ...batch });
     });
     if (content.kind === "upload") this.#uploads.remove(id);
   }
@@ -110,7 +113,7 @@ export class JobStore {
     const inputs = new Set(running.map(({ inputFile }) => inputFile));
     for (const file of this.#files.all()) {
       const isOver = file.expiresAt !== null && file.expiresAt <= nowSeconds;
-      if (isOver && !inputs.has(file.id)) this.deleteFile(file);
+      if (isOver && !inputs.has(file.id)) this.deleteFile(file, nowSeconds);
     }
   }
 
@@ -158,6 +161,17 @@ export class JobStore {
     });
   }
 
+  /** Deletes a batch with its lines and files. */
+  deleteBatch({ id, owner, inputFile, outputFile, errorFile }: BatchRecord): void {
+    const files = [inputFile, outputFile, errorFile].filter((file) => file !== null);
+    this.#commit(() => {
+      this.#batches.delete(id);
+      this.#lines.clear(id);
+      for (const file of files) if (this.#files.get(file, owner) !== null) this.#files.delete(file);
+    });
+    this.#uploads.remove(inputFile);
+  }
+
   /* ---- lines ---- */
 
   addLines(batch: string, lines: readonly LineRecord[]): void {
@@ -172,6 +186,11 @@ export class JobStore {
   /** Lines of a batch without a result, in order. */
   openLines(batch: string): Generator<LineRecord> {
     return this.#lines.allOpen(batch);
+  }
+
+  /** All lines of a batch in order, each with its result; null if it has none. */
+  resultLines(batch: string): ReturnType<LineTable["all"]> {
+    return this.#lines.all(batch);
   }
 
   /** Line of a batch without a result. */

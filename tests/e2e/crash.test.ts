@@ -20,6 +20,8 @@ interface Trial {
   readonly lines: number;
   /** Lifetime of a process at most, after it listens. */
   readonly lifeMs: number;
+  /** Route that creates its batches. */
+  readonly route: "/batches" | "/messages/batches";
   /** Command of a server that works on a folder and prints its address. */
   readonly command: (data: string) => readonly string[];
 }
@@ -31,6 +33,15 @@ const trials: readonly Trial[] = [
     crashes: Number(process.env.CRASHES ?? 200),
     lines: 2000,
     lifeMs: 300,
+    route: "/batches",
+    command: (data) => [join(import.meta.dir, "crash-process.ts"), data],
+  },
+  {
+    device: "the simulated device, of messages,",
+    crashes: Math.ceil(Number(process.env.CRASHES ?? 200) / 10),
+    lines: 2000,
+    lifeMs: 300,
+    route: "/messages/batches",
     command: (data) => [join(import.meta.dir, "crash-process.ts"), data],
   },
   {
@@ -38,17 +49,21 @@ const trials: readonly Trial[] = [
     crashes: Number(process.env.MODEL_CRASHES ?? 5),
     lines: 400,
     lifeMs: 1000,
+    route: "/batches",
     command: (data) => [main, "serve", "--device", "cpu", "--port", "0", "--data", data],
   },
 ];
 
-function inputOf({ lines }: Trial): string {
-  return Array.from({ length: lines }, (_, index) => {
+function inputOf({ lines, route }: Trial): string {
+  const input = Array.from({ length: lines }, (_, index) => {
     const content = `You are asked about part ${index % 40} of a long story. Question ${index}: who is there?`;
     const messages = [{ role: "user", content }];
     const body = { model: "demo", messages, max_tokens: 6, seed: index, temperature: index % 2 };
-    return JSON.stringify({ custom_id: `line ${index}`, method: "POST", url: "/v1/chat/completions", body });
-  }).join("\n");
+    const custom_id = `line-${index}`;
+    if (route === "/messages/batches") return JSON.stringify({ custom_id, params: body });
+    return JSON.stringify({ custom_id, method: "POST", url: "/v1/chat/completions", body });
+  });
+  return route === "/batches" ? input.join("\n") : `{"requests":[${input.join()}]}`;
 }
 
 interface Life {
@@ -78,6 +93,13 @@ async function ask<Answer>(life: Life, route: string, init: RequestInit = {}): P
   return (await response.json()) as Answer;
 }
 
+/** Line of a result, in OpenAI's format or in Anthropic's. */
+interface OutputLine {
+  readonly custom_id: string;
+  readonly response?: { readonly body: { readonly choices: unknown } };
+  readonly result?: { readonly type: string; readonly message?: { readonly content: unknown } };
+}
+
 interface Batch {
   readonly id: string;
   readonly status: string;
@@ -86,30 +108,33 @@ interface Batch {
   readonly request_counts: object;
 }
 
-async function begin(life: Life, input: string): Promise<string> {
+async function begin(life: Life, { route }: Trial, input: string): Promise<string> {
+  const headers = { "content-type": "application/json" };
+  if (route === "/messages/batches")
+    return (await ask<Batch>(life, route, { method: "POST", body: input, headers })).id;
   const form = new FormData();
   form.set("purpose", "batch");
   form.set("file", new File([input], "in.jsonl"));
   const file = await ask<{ readonly id: string }>(life, "/files", { method: "POST", body: form });
   const body = { input_file_id: file.id, endpoint: "/v1/chat/completions", completion_window: "24h" };
-  const headers = { "content-type": "application/json" };
   return (await ask<Batch>(life, "/batches", { method: "POST", body: JSON.stringify(body), headers })).id;
 }
 
 /** Returns the answer of each line, in order of the output. */
 async function answersOf(
   life: Life,
-  { output_file_id: file }: Batch,
+  { id, output_file_id: file }: Batch,
 ): Promise<(readonly [string, unknown])[]> {
-  const text = await (await fetch(`${life.origin}/v1/files/${file}/content`)).text();
+  const path = id.startsWith("msgbatch") ? `/messages/batches/${id}/results` : `/files/${file}/content`;
+  const text = await (await fetch(`${life.origin}/v1${path}`)).text();
   return text
     .trimEnd()
     .split("\n")
-    .map(
-      (line) =>
-        JSON.parse(line) as { readonly custom_id: string; readonly response: { readonly body: object } },
-    )
-    .map(({ custom_id, response }) => [custom_id, (response.body as { readonly choices: unknown }).choices]);
+    .map((line) => JSON.parse(line) as OutputLine)
+    .map(({ custom_id, response, result }) => [
+      custom_id,
+      response?.body.choices ?? [result!.type, result!.message?.content],
+    ]);
 }
 
 async function ended(life: Life, id: string): Promise<Batch> {
@@ -130,12 +155,12 @@ for (const trial of trials) {
       const input = inputOf(trial);
       let life = await live(trial, data);
       try {
-        const undisturbed = await answersOf(life, await ended(life, await begin(life, input)));
+        const undisturbed = await answersOf(life, await ended(life, await begin(life, trial, input)));
         expect(undisturbed.map(([id]) => id)).toEqual(
-          Array.from({ length: lines }, (_, index) => `line ${index}`),
+          Array.from({ length: lines }, (_, index) => `line-${index}`),
         );
         for (let crashed = 0; crashed < crashes; ) {
-          const id = await begin(life, input);
+          const id = await begin(life, trial, input);
           for (let isEnded = false; !isEnded && crashed < crashes; crashed++) {
             await Bun.sleep(random.below(lifeMs));
             await life.kill();

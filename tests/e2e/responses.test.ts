@@ -169,6 +169,7 @@ describe("a whole response", () => {
       tool_choice: "auto",
       parallel_tool_calls: true,
       previous_response_id: null,
+      conversation: null,
       reasoning: { effort: null, summary: null },
       text: { format: { type: "text" } },
       temperature: expect.any(Number),
@@ -420,7 +421,9 @@ describe("in the background", () => {
 
 test("what is not supported is refused by its name", async () => {
   const refused: [Record<string, unknown>, string][] = [
-    [{ conversation: "conv_1" }, "conversation"],
+    [{ conversation: "conv_1", previous_response_id: "resp_1" }, "conversation"],
+    [{ conversation: 5 }, "conversation"],
+    [{ conversation: {} }, "conversation.id"],
     [{ prompt: { id: "p" } }, "prompt"],
     [{ truncation: "auto" }, "truncation"],
     [{ tools: [{ type: "web_search" }], tool_choice: "required" }, "tool_choice"],

@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { type Config, makeConfig } from "../../server/config.ts";
 import type { RunningServer } from "../../server/running-server.ts";
@@ -335,6 +336,20 @@ test("a request that gets no turn in time is refused with limit, values and a ti
   await server.drain(0);
 });
 
+test("a conversation goes on with another model", async () => {
+  const server = await start({ model: two, memory: DEMO_BYTES });
+  const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none" });
+  const { id: conversation } = await client.conversations.create();
+  for (const model of ["first", "second"]) {
+    const asked = { model, input: "Hi", conversation, max_output_tokens: 4 };
+    expect(await client.responses.create(asked)).toMatchObject({ model, conversation: { id: conversation } });
+  }
+  expect((await client.conversations.items.list(conversation)).data.length).toBe(4);
+  const cut = client.responses.compact({ model: "second", input: "Hi", max_output_tokens: 1 } as never);
+  expect(String(await cut.catch((error: Error) => error))).toContain("did not end within 1 tokens");
+  await server.drain(0);
+});
+
 test("two batches that name a model each are answered beside each other", async () => {
   const server = await start({ model: two, memory: DEMO_BYTES, data: { folder: join(scratch, "data") } });
   const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "none" });
@@ -360,6 +375,12 @@ test("two batches that name a model each are answered beside each other", async 
       .split("\n")
       .map((line) => JSON.parse(line).response.body.model as string);
   });
+  const anthropic = new Anthropic({ baseURL: server.url, apiKey: "none" });
+  const params = { model: "second", max_tokens: 4, messages: [{ role: "user" as const, content: "Hi" }] };
+  const { id } = await anthropic.messages.batches.create({ requests: [{ custom_id: "0", params }] });
+  while ((await anthropic.messages.batches.retrieve(id)).processing_status !== "ended");
+  const messages = await Array.fromAsync(await anthropic.messages.batches.results(id));
+  expect(messages).toMatchObject([{ result: { type: "succeeded", message: { model: "second" } } }]);
   expect(await Promise.all(results)).toEqual([
     ["first", "first"],
     ["second", "second"],

@@ -3,7 +3,9 @@
  * [options]`, with options in JSON. It prints its address as one line, and serves until its standard input
  * ends.
  */
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { startTestServer } from "../e2e/server.ts";
 import { wordsFor } from "./words.ts";
 
@@ -18,7 +20,9 @@ interface Options {
 }
 
 const { contextMax = 65_536, key, corsOrigins, template }: Options = JSON.parse(process.argv[2] ?? "{}");
+const data = mkdtempSync(join(tmpdir(), "bunting-suite-"));
 const server = startTestServer({
+  data,
   answers: wordsFor,
   answersToAny: true,
   stepMs: 0,
@@ -29,4 +33,5 @@ const server = startTestServer({
 });
 console.log(server.origin);
 await Bun.stdin.text();
+rmSync(data, { recursive: true });
 process.exit();

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { badRequest } from "../../server/http/errors.ts";
 import { defaultJsonLimits } from "../../server/http/limits.ts";
 import type { LineDoor, LineRequest, PreparedLine } from "../../server/jobs/door.ts";
+import { openaiForm } from "../../server/jobs/openai-form.ts";
 import { PreparedLines } from "../../server/jobs/prepared-lines.ts";
 import { type BatchRecord, unreadBatch } from "../../server/jobs/records.ts";
 import { JobRunner } from "../../server/jobs/runner.ts";
@@ -90,6 +91,7 @@ export function runnerOf(
     {
       store,
       door: changes.door ?? door,
+      formOf: openaiForm,
       prepared: new PreparedLines(changes.preparedBytes),
       limits: { linesMax: 100, lineBytesMax: 1000, ...defaultJsonLimits },
       models: ["m"],

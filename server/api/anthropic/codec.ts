@@ -3,7 +3,7 @@ import type { ChoiceFinish, Part, Usage } from "../../answer/events.ts";
 import type { ToolCall, WholePart } from "../../answer/whole.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import { type Codec, type CodecAnswer, type ShownEvent, whyMember } from "../codec.ts";
-import { sealedReasoning } from "../sealed-reasoning.ts";
+import { sealedText } from "../sealed.ts";
 import { anthropicErrorBody } from "./errors.ts";
 import type { MessagesRequest } from "./schema.ts";
 
@@ -129,7 +129,7 @@ const SIGNATURE = Buffer.from("bunting").toString("base64");
  * the block, and the server does not check it.
  */
 function signatureOf(omitted: string): string {
-  return omitted === "" ? SIGNATURE : sealedReasoning(omitted);
+  return omitted === "" ? SIGNATURE : sealedText(omitted);
 }
 
 function typed(type: string, event: object = {}): string {

@@ -9,7 +9,7 @@ import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom } from "../past.ts";
-import { openedReasoning } from "../sealed-reasoning.ts";
+import { openedText } from "../sealed.ts";
 import { type Reading, textOf } from "./blocks.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
 import { isToolChange } from "./tool-changes.ts";
@@ -183,7 +183,7 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
 function thoughtsOf(block: Fields): string[] {
   const text = block.string("thinking") ?? "";
   const signature = block.string("signature") ?? "";
-  return text === "" ? openedReasoning(signature) : [text];
+  return text === "" ? openedText(signature) : [text];
 }
 
 /** A string, or the parts of text blocks. Throws 400. */

@@ -11,7 +11,7 @@ import {
   type ReadyChat,
   readyChat,
 } from "../../request/prompt.ts";
-import { type Exchange, preparedChat, respond } from "../respond.ts";
+import { type Exchange, preparedChat, respond, type WholeExchange } from "../respond.ts";
 import { messagesCodec } from "./codec.ts";
 import type { KeptPrefixes } from "./kept-prefixes.ts";
 import type { CountRequest, MessagesRequest } from "./schema.ts";
@@ -23,24 +23,32 @@ export async function answerMessages(
   request: MessagesRequest,
   { requestId }: Pick<Call, "requestId">,
 ): Promise<Response> {
+  const { prepared, keepMarked } = await prepareMessages(services, request, requestId);
+  const response = await respond(exchange, prepared);
+  keepMarked(exchange, services.keptPrefixes);
+  return response;
+}
+
+/**
+ * Prepares an answer. Also returns the function that keeps the marked prefixes of the prompt, to be called when the
+ * fleet has chosen the engine that computes the tokens. Throws 400.
+ */
+export async function prepareMessages(services: PromptServices, request: MessagesRequest, requestId: string) {
   const ready = await readyChat(request.prompt, services);
   const { tokens } = ready;
   expectRoom(tokens, request.generation, services);
   const { model, generation, prompt, omitsThoughts } = request;
-  const marked: { readonly ttlMs: number; readonly tokens: readonly TokenId[] }[] = [];
-  for (const { messages, ttlMs } of request.marks) {
-    const end = await tokensBefore(messages, prompt, ready, services);
-    marked.push({ ttlMs, tokens: tokens.slice(0, end) });
-  }
-  const markedTokens = marked.at(-1)?.tokens.length ?? 0;
+  const marked: { readonly ttlMs: number; readonly end: number }[] = [];
+  for (const { messages, ttlMs } of request.marks)
+    marked.push({ ttlMs, end: await tokensBefore(messages, prompt, ready, services) });
+  const markedTokens = marked.at(-1)?.end ?? 0;
   const codec = () => messagesCodec({ model, omitsThoughts, markedTokens }, requestId);
-  const response = await respond(exchange, preparedChat(request, ready, codec));
-  // The fleet has now chosen the engine that computes the tokens.
-  const { tenant } = exchange;
-  const cacheSalt = exchange.services.cacheSaltFor(tenant, generation.cacheSalt);
-  const owner = { tenant, cacheSalt, adapter: generation.adapter };
-  for (const one of marked) services.keptPrefixes.keep(owner, one.tokens, one.ttlMs);
-  return response;
+  const keepMarked = ({ tenant, services }: WholeExchange, prefixes: KeptPrefixes): void => {
+    const cacheSalt = services.cacheSaltFor(tenant, generation.cacheSalt);
+    const owner = { tenant, cacheSalt, adapter: generation.adapter };
+    for (const { ttlMs, end } of marked) prefixes.keep(owner, tokens.slice(0, end), ttlMs);
+  };
+  return { prepared: preparedChat(request, ready, codec), keepMarked };
 }
 
 /**

@@ -3,13 +3,17 @@
  */
 
 import { cacheKeyOf } from "../../../scheduler/core.ts";
-import type { RequestedService } from "../../answer/generation.ts";
+import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
 import type { ReasoningField } from "../../config.ts";
 import { recordAlone } from "../../explain/request-record.ts";
 import type { RequestRecorder } from "../../explain/request-records.ts";
 import type { LineDoor, LineRequest, PreparedLine } from "../../jobs/door.ts";
+import { newId } from "../../jobs/records.ts";
 import { nameWith } from "../../request/served-model.ts";
 import type { PartTrace } from "../../trace/traces.ts";
+import type { KeptPrefixes } from "../anthropic/kept-prefixes.ts";
+import { prepareMessages } from "../anthropic/messages.ts";
+import { parseMessagesRequest } from "../anthropic/schema.ts";
 import { type EmbedServices, embeddingTokens, embedTokens } from "../embed.ts";
 import { answerWhole, ignoredText, type PreparedRequest, type WholeExchange } from "../respond.ts";
 import { prepareResponse, type ResponsesDeps } from "../responses/responses.ts";
@@ -25,6 +29,7 @@ import { notSupported } from "./support.ts";
 export interface LineServices extends EmbedServices, ResponsesDeps {
   readonly services: WholeExchange["services"];
   readonly reasoningField: ReasoningField;
+  readonly keptPrefixes: KeptPrefixes;
 }
 
 export function lineDoor(deps: LineServices): LineDoor {
@@ -44,17 +49,26 @@ export function lineDoor(deps: LineServices): LineDoor {
         const request = unkept(parseResponsesRequest(body, deps), priority);
         return generated(deps, line, await prepareResponse(tenant, deps, request), request.ignored);
       }
+      case "/v1/messages": {
+        const request = offlineOf(parseMessagesRequest(body, deps), priority);
+        const { prepared, keepMarked } = await prepareMessages(deps, request, newId("req_"));
+        return generated(deps, line, prepared, request.ignored, (exchange) =>
+          keepMarked(exchange, deps.keptPrefixes),
+        );
+      }
       case "/v1/embeddings":
         return embedded(deps, line);
     }
   };
 }
 
+/** `onAnswered`: called with the exchange of an answered line. */
 function generated(
   deps: LineServices,
   line: LineRequest,
   prepared: PreparedRequest,
   ignored: readonly string[],
+  onAnswered: (exchange: WholeExchange) => void = () => {},
 ): PreparedLine {
   const { tokensMax } = prepared.options;
   const tokens = prepared.prompts[0]!;
@@ -63,7 +77,9 @@ function generated(
     cacheKey: cacheKeyOf(prepared.options),
     answerTokensMax: Math.min(tokensMax ?? Number.POSITIVE_INFINITY, deps.model.contextMax - tokens.length),
     answer: async (signal, trace) => {
-      const whole = await answerWhole(exchangeOf(deps, line, signal, trace), prepared);
+      const exchange = exchangeOf(deps, line, signal, trace);
+      const whole = await answerWhole(exchange, prepared);
+      onAnswered(exchange);
       return { ...whole, ignored: ignoredText([...ownIgnored(line.body), ...ignored, ...whole.ignored]) };
     },
   };
@@ -118,10 +134,17 @@ function offline(priority: number): RequestedService {
 }
 
 /** The request as an offline one: no client waits for any single answer. Throws 400 for a stream. */
-function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
+function offlineOf<Request extends { readonly stream: boolean; readonly generation: GenerationOptions }>(
+  request: Request,
+  priority: number,
+): Request {
   if (request.stream) throw notSupported("stream", "true in a batch");
+  return { ...request, generation: { ...request.generation, service: offline(priority) } };
+}
+
+function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
   const serviceTier = request.serviceTier === null ? null : "flex"; // the tier that serves it, whichever the line names
-  return { ...request, serviceTier, generation: { ...request.generation, service: offline(priority) } };
+  return { ...offlineOf(request, priority), serviceTier };
 }
 
 /**
@@ -129,9 +152,9 @@ function unread<Request extends CommonRequest>(request: Request, priority: numbe
  * bounded store would evict other responses for it. Throws 400 for a stream, and for `background`.
  */
 function unkept(request: ResponsesRequest, priority: number): ResponsesRequest {
-  if (request.stream) throw notSupported("stream", "true in a batch");
   if (request.background) throw notSupported("background", "true in a batch");
-  const generation = { ...request.generation, service: offline(priority) };
+  if (request.conversationId !== null)
+    throw notSupported("conversation", "in a batch, whose lines run in any order, a conversation");
   const echo = { ...request.echo, store: false, service_tier: "flex" };
-  return { ...request, store: false, echo, generation };
+  return { ...offlineOf(request, priority), store: false, echo };
 }

@@ -13,8 +13,13 @@ const LISTED = 20;
 const LISTED_MAX = 100;
 const HOURS_MAX = 24 * 365;
 
-function tooMany(count: number, max: number): ApiError {
-  return new ApiError(
+/** Throws 429 for a key with too many unfinished batches, 507 if the disk has no room for further results. */
+export function expectBatchRoom(jobs: JobService, tenant: string): void {
+  expectStorage(jobs, 0); // the size of the batch's results is not known yet
+  const count = jobs.runner.activeOf(tenant);
+  const max = jobs.settings.unfinishedMax;
+  if (count < max) return;
+  throw new ApiError(
     429,
     "rate_limit_error",
     `this key has ${count} unfinished batches, and ${max} are allowed (--batches-max): wait for some, or cancel them`,
@@ -29,11 +34,10 @@ export function parseBatch(body: Readonly<Record<string, unknown>>) {
   const given = fields.raw("endpoint", { enum: batchEndpoints });
   const endpoint = batchEndpoints.find((one) => one === given);
   if (endpoint === undefined) throw refusal("endpoint", batchEndpoints.join(" or "), given);
-  const { window, seconds } = windowOf(fields.raw("completion_window", { type: "string" }));
+  const { window, seconds } = windowOf(fields);
   const metadata = metadataOf(fields);
   const outputExpiresAfter = outputExpiryOf(fields.object("output_expires_after"));
-  const { priorityMax } = requestLimits;
-  const priority = fields.integer("priority", { min: -priorityMax, max: priorityMax }) ?? 0;
+  const priority = jobPriorityOf(fields);
   const [unknown] = fields.unread();
   if (unknown !== undefined) throw badRequest(`a batch has no field ${quote(unknown)}`, unknown);
   return { inputFile, endpoint, window, seconds, metadata, outputExpiresAfter, priority };
@@ -41,7 +45,7 @@ export function parseBatch(body: Readonly<Record<string, unknown>>) {
 
 /** POST /v1/batches */
 export async function createBatch(call: Call, jobs: JobService): Promise<object> {
-  const { store, runner, settings, nowSeconds } = jobs;
+  const { store, runner, nowSeconds } = jobs;
   const asked = parseBatch(await call.readWork());
   const { inputFile, endpoint, window, seconds, metadata, outputExpiresAfter, priority } = asked;
   const file = store.file(call.tenant, inputFile);
@@ -49,9 +53,7 @@ export async function createBatch(call: Call, jobs: JobService): Promise<object>
   if (file.purpose !== "batch") {
     throw badRequest(`the file ${inputFile} has the purpose ${file.purpose}, not batch`, "input_file_id");
   }
-  expectStorage(jobs, 0); // the size of the batch's results is not known yet
-  const active = runner.activeOf(call.tenant);
-  if (active >= settings.unfinishedMax) throw tooMany(active, settings.unfinishedMax);
+  expectBatchRoom(jobs, call.tenant);
   const createdAt = nowSeconds();
   const batch: BatchRecord = {
     ...unreadBatch,
@@ -73,9 +75,7 @@ export async function createBatch(call: Call, jobs: JobService): Promise<object>
 
 /** GET /v1/batches */
 export function listBatches({ request, tenant }: Call, { store, runner }: JobService) {
-  const search = new URL(request.url).searchParams;
-  const query = pageQuery(search, LISTED_MAX);
-  const page = store.batches(tenant, { ...query, limit: search.has("limit") ? query.limit : LISTED });
+  const page = store.batches(tenant, pageQuery(new URL(request.url).searchParams, LISTED_MAX, LISTED));
   return pageObject(page, (batch) => batchObject(runner.current(batch), runner.pausedBy(batch)));
 }
 
@@ -138,8 +138,18 @@ function batchOf(batch: BatchRecord | null, id: string): BatchRecord {
   throw new ApiError(404, "not_found_error", `there is no batch ${quote(id)}`, { param: "id" });
 }
 
-/** Parses `completion_window`: OpenAI's "24h", or here any whole number of hours or days. */
-function windowOf(given: unknown): { readonly window: string; readonly seconds: number } {
+/** Reads the priority of a job: the lower number goes first. Throws 400. */
+export function jobPriorityOf(fields: Fields): number {
+  const { priorityMax } = requestLimits;
+  return fields.integer("priority", { min: -priorityMax, max: priorityMax }) ?? 0;
+}
+
+/** Reads `completion_window`: OpenAI's "24h", or here any whole number of hours or days. `usual`: if there is none. */
+export function windowOf(
+  fields: Fields,
+  usual?: string,
+): { readonly window: string; readonly seconds: number } {
+  const given = fields.raw("completion_window", { type: "string" }) ?? usual;
   const found = typeof given === "string" ? /^(\d{1,5})([hd])$/.exec(given) : null;
   const hours = found === null ? 0 : Number(found[1]) * (found[2] === "d" ? 24 : 1);
   if (hours < 1 || hours > HOURS_MAX) {

@@ -96,7 +96,7 @@ export function expirySeconds(seconds: unknown, param: string): number {
 /** GET /v1/files */
 export function listFiles({ request, tenant }: Call, { store }: JobService): object {
   const search = new URL(request.url).searchParams;
-  const query = pageQuery(search, LISTED_MAX);
+  const query = pageQuery(search, LISTED_MAX, LISTED_MAX);
   const purpose = search.get("purpose");
   const wanted: FileRecord[] = [];
   for (
@@ -129,12 +129,12 @@ export async function readFile(
 }
 
 /** DELETE /v1/files/{id} */
-export function deleteFile({ rest, tenant }: Call, { store }: JobService): object | null {
+export function deleteFile({ rest, tenant }: Call, { store, nowSeconds }: JobService): object | null {
   const file = fileOf(store.file(tenant, rest), rest);
   const user = store.allBatches().find((batch) => batch.inputFile === file.id && !isEnded(batch));
   if (user !== undefined)
     throw badRequest(`the file ${file.id} is the input of ${user.id}, which has not ended`);
-  store.deleteFile(file);
+  store.deleteFile(file, nowSeconds());
   return { id: file.id, object: "file", deleted: true };
 }
 
@@ -158,7 +158,7 @@ function fileOf(file: FileRecord | null, id: string): FileRecord {
 }
 
 /** Stream that reads one piece per pull. */
-function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
+export function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
   return new ReadableStream({
     pull(controller) {
       const part = parts.next();
@@ -178,21 +178,22 @@ export function storageError(error: unknown): unknown {
   return error;
 }
 
-/** Reads a list's parameters `after`, `limit` and `order`. Throws 400. */
-export function pageQuery(search: URLSearchParams, limitMax: number): PageQuery {
-  const given = search.get("limit");
-  const limit = given === null ? Math.min(limitMax, 10_000) : Number(given);
-  if (!Number.isInteger(limit) || limit < 1 || limit > limitMax) {
-    throw badRequest(
-      `limit must be a whole number between 1 and ${limitMax}, but is ${quote(given)}`,
-      "limit",
-    );
-  }
+/** Reads a list's parameters `after`, `limit` (by default `usual`) and `order`. Throws 400. */
+export function pageQuery(search: URLSearchParams, limitMax: number, usual: number): PageQuery {
+  const limit = limitOf(search, limitMax, usual);
   const order = search.get("order") ?? "desc";
   if (order !== "asc" && order !== "desc") {
     throw badRequest(`order must be "asc" or "desc", but is ${quote(order)}`, "order");
   }
   return { after: search.get("after"), limit, order };
+}
+
+/** Reads a list's parameter `limit`. Throws 400. */
+export function limitOf(search: URLSearchParams, max: number, usual: number): number {
+  const given = search.get("limit");
+  const limit = given === null ? usual : Number(given);
+  if (Number.isInteger(limit) && limit >= 1 && limit <= max) return limit;
+  throw badRequest(`limit must be a whole number between 1 and ${max}, but is ${quote(given)}`, "limit");
 }
 
 /** A page in OpenAI's list format. */

@@ -18,7 +18,7 @@ import {
 } from "./shapes.ts";
 
 export const tokens = count;
-const textOrNull: Schema = { type: ["string", "null"] };
+export const textOrNull: Schema = { type: ["string", "null"] };
 const numberOrNull: Schema = { type: ["number", "null"] };
 const tokenIds = listOf(count);
 const nothing: Schema = { type: "array", maxItems: 0 };
@@ -274,6 +274,21 @@ export const responseItem = shape({
   "input?": text,
   "output?": either(text, listOf(part)),
 });
+const responseUsage = shape({
+  input_tokens: count,
+  input_tokens_details: shape({ cached_tokens: count }),
+  output_tokens: count,
+  output_tokens_details: shape({ reasoning_tokens: count }),
+  total_tokens: count,
+});
+export const compaction = shape({
+  id: text,
+  object: oneOf("response.compaction"),
+  created_at: count,
+  output: listOf(responseItem),
+  usage: responseUsage,
+  "bunting?": why,
+});
 export const response = shape({
   id: text,
   object: oneOf("response"),
@@ -283,15 +298,7 @@ export const response = shape({
   error: nullable(shape({ code: text, message: text })),
   incomplete_details: nullable(shape({ reason: text })),
   model: text,
-  usage: nullable(
-    shape({
-      input_tokens: count,
-      input_tokens_details: shape({ cached_tokens: count }),
-      output_tokens: count,
-      output_tokens_details: shape({ reasoning_tokens: count }),
-      total_tokens: count,
-    }),
-  ),
+  usage: nullable(responseUsage),
   output: listOf(responseItem),
   instructions: textOrNull,
   max_output_tokens: numberOrNull,
@@ -301,6 +308,7 @@ export const response = shape({
   tool_choice: either(text, echoed),
   parallel_tool_calls: flag,
   previous_response_id: textOrNull,
+  conversation: nullable(shape({ id: text })),
   reasoning: shape({ effort: textOrNull, summary: textOrNull }),
   text: shape({ format: echoed, "verbosity?": text }),
   temperature: number,
@@ -356,13 +364,7 @@ export const batch = shape({
   cancelling_at: time,
   cancelled_at: time,
   request_counts: shape({ total: count, completed: count, failed: count }),
-  usage: shape({
-    input_tokens: count,
-    input_tokens_details: shape({ cached_tokens: count }),
-    output_tokens: count,
-    output_tokens_details: shape({ reasoning_tokens: count }),
-    total_tokens: count,
-  }),
+  usage: responseUsage,
   metadata: nullable(mapOf(text)),
   paused_by: textOrNull,
 });

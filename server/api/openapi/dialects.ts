@@ -1,7 +1,10 @@
 /** Operations of Anthropic's, Ollama's and llama-server's APIs. */
 
+import { serverSettings } from "../../config.ts";
+import { parseMessageBatch } from "../anthropic/batches.ts";
+import { readRequest } from "../anthropic/line-form.ts";
 import { parseCountRequest, parseMessagesRequest } from "../anthropic/schema.ts";
-import { Fields } from "../fields.ts";
+import { Fields, fieldsOf, readingAt } from "../fields.ts";
 import { parseLlamaCompletion, parseLlamaInfill } from "../llama/completion.ts";
 import { parseLlamaEmbedding } from "../llama/embedding.ts";
 import { parseOllamaEmbed, parseOllamaEmbeddings } from "../ollama/embed.ts";
@@ -10,9 +13,9 @@ import { nameOf, parseOllamaChat, parseOllamaGenerate } from "../ollama/schema.t
 import { noTargets } from "../targets.ts";
 import * as answers from "./answers.ts";
 import { askedTurns, chatTools, generating, generatingInOptions, thinking } from "./examples.ts";
-import { json, jsonOrEvents, type Operation, type Operations } from "./operation.ts";
+import { json, jsonOrEvents, media, type Operation, type Operations } from "./operation.ts";
 import type { RecordedBody } from "./recorded.ts";
-import { listOf, number, type Schema, shape, text } from "./shapes.ts";
+import { count, counted, flag, listOf, number, oneOf, type Schema, shape, text } from "./shapes.ts";
 import { standIn } from "./stand-in.ts";
 
 const LINES = "application/x-ndjson";
@@ -20,7 +23,7 @@ const orLines = (schema: Schema) => ({ status: 200, json: schema, other: LINES }
 
 const messages = [{ role: "user", content: "Hi" }];
 const message = { model: "demo", max_tokens: 64, messages };
-const counted = {
+const tokenCount = {
   read: (body) => parseCountRequest(body, standIn),
   examples: [
     { model: "demo", messages },
@@ -29,24 +32,83 @@ const counted = {
   ],
 } satisfies RecordedBody;
 
+const answered = {
+  read: (body) => parseMessagesRequest(body, standIn),
+  examples: [
+    message,
+    ...askedTurns.map((more) => ({ ...message, ...more })),
+    { ...message, metadata: { user_id: "person-1" } },
+    ...generating(message),
+    ...thinking(message),
+  ],
+} satisfies RecordedBody;
+
+const { textOrNull } = answers;
+const requestsMax = serverSettings.batchLinesMax.default;
+const batched = {
+  read: (body) => {
+    const { requests } = parseMessageBatch(body, requestsMax);
+    for (const [index, request] of requests.entries()) {
+      const fields = fieldsOf(request, `requests[${index}]`);
+      const { body: params } = readRequest(fields);
+      readingAt(fields.pathOf("params"), () => parseMessagesRequest(params, standIn));
+    }
+  },
+  examples: [
+    { requests: [{ custom_id: "first", params: message }], completion_window: "24h", priority: 0 },
+    { requests: answered.examples.map((params, index) => ({ custom_id: String(index), params })) },
+  ],
+} satisfies RecordedBody;
+
+const batch = shape({
+  id: text,
+  type: oneOf("message_batch"),
+  processing_status: oneOf("in_progress", "canceling", "ended"),
+  request_counts: shape(counted("processing", "succeeded", "errored", "canceled", "expired")),
+  created_at: text,
+  expires_at: text,
+  ended_at: textOrNull,
+  cancel_initiated_at: textOrNull,
+  archived_at: textOrNull,
+  results_url: textOrNull,
+});
+
 export const anthropicOperations: Operations = {
   "POST /v1/messages": {
     summary: "Answers a conversation",
-    body: {
-      read: (body) => parseMessagesRequest(body, standIn),
-      examples: [
-        message,
-        ...askedTurns.map((more) => ({ ...message, ...more })),
-        { ...message, metadata: { user_id: "person-1" } },
-        ...generating(message),
-        ...thinking(message),
-      ],
-    },
+    body: answered,
     answer: jsonOrEvents(answers.message),
+  },
+  "POST /v1/messages/batches": {
+    summary: "Answers conversations as a job",
+    body: batched,
+    answer: json(batch),
+  },
+  "GET /v1/messages/batches": {
+    summary: "Lists batches of messages",
+    query: { after_id: text, before_id: text, limit: count },
+    answer: json(shape({ data: listOf(batch), has_more: flag, first_id: textOrNull, last_id: textOrNull })),
+  },
+  "GET /v1/messages/batches/{id}": [
+    { summary: "Describes a batch of messages", answer: json(batch) },
+    {
+      path: "/v1/messages/batches/{id}/results",
+      summary: "Downloads the results of a batch of messages",
+      answer: media("application/x-jsonl"),
+    },
+  ],
+  "POST /v1/messages/batches/{id}": {
+    path: "/v1/messages/batches/{id}/cancel",
+    summary: "Cancels a batch of messages",
+    answer: json(batch),
+  },
+  "DELETE /v1/messages/batches/{id}": {
+    summary: "Deletes a batch of messages that has ended",
+    answer: json(shape({ id: text, type: oneOf("message_batch_deleted") })),
   },
   "POST /v1/messages/count_tokens": {
     summary: "Counts the tokens of a conversation",
-    body: counted,
+    body: tokenCount,
     answer: json(shape({ input_tokens: answers.tokens })),
   },
 };

@@ -5,6 +5,8 @@ import { parseBatch } from "../openai/batches.ts";
 import { parseEmbeddingsRequest } from "../openai/embeddings.ts";
 import { parseChatRequest, parseCompletionRequest } from "../openai/schema.ts";
 import { parseDetokenize, parseTemplated, parseTokenize } from "../openai/tokenize.ts";
+import { parseCompactRequest } from "../responses/compact.ts";
+import { parseAddedItems, parseConversation, parseConversationUpdate } from "../responses/conversations.ts";
 import { parseResponsesRequest } from "../responses/schema.ts";
 import { parseRerank, parseScore } from "../score.ts";
 import { noTargets } from "../targets.ts";
@@ -20,7 +22,7 @@ import {
   thinking,
 } from "./examples.ts";
 import { deleted, json, jsonOrEvents, media, type Operations, pageOf, pageParameters } from "./operation.ts";
-import { count, flag, oneOf, shape, text } from "./shapes.ts";
+import { count, flag, mapOf, oneOf, shape, text } from "./shapes.ts";
 import { standIn } from "./stand-in.ts";
 
 const { model, template } = standIn;
@@ -63,10 +65,31 @@ const response = {
     { ...plainInput, text: { format: { type: "json_schema", name: "any", schema: {} }, verbosity: "low" } },
     { ...plainInput, include: ["reasoning.encrypted_content"], metadata: { about: "tests" } },
     { ...plainInput, stream: true, stream_options: {} },
+    { ...plainInput, conversation: "conv_1" },
+    { ...plainInput, conversation: { id: "conv_1" } },
     ...generating(plainInput),
     ...thinking(plainInput),
   ],
 } as const;
+
+const compaction = {
+  read: (body: Readonly<Record<string, unknown>>) => parseCompactRequest(body, standIn),
+  examples: [
+    plainInput,
+    { ...plainInput, input: responseItems, instructions: "Be brief.", tools: responseTools },
+    { ...plainInput, conversation: { id: "conv_1" } },
+    ...generating(plainInput),
+    ...thinking(plainInput),
+  ],
+} as const;
+
+const conversation = shape({
+  id: text,
+  object: oneOf("conversation"),
+  created_at: count,
+  metadata: mapOf(text),
+});
+const items = { items: responseItems };
 
 export const openaiOperations: Operations = {
   "GET /v1/models": { summary: "Lists the served models", answer: json(answers.modelList) },
@@ -134,6 +157,12 @@ export const openaiOperations: Operations = {
       answer: json(shape({ object: text, input_tokens: answers.tokens })),
     },
     {
+      path: "/v1/responses/compact",
+      summary: "Replaces a conversation by its messages and a summary of the rest",
+      body: compaction,
+      answer: json(answers.compaction),
+    },
+    {
       path: "/v1/responses/{id}/cancel",
       summary: "Cancels a response in the background",
       answer: json(answers.response),
@@ -153,6 +182,49 @@ export const openaiOperations: Operations = {
     },
   ],
   "DELETE /v1/responses/{id}": { summary: "Deletes a stored response", answer: json(deleted) },
+  "POST /v1/conversations": {
+    summary: "Begins a conversation that responses can belong to",
+    body: { read: parseConversation, examples: [{ metadata: { about: "tests" } }, items] },
+    answer: json(conversation),
+  },
+  "GET /v1/conversations/{id}": [
+    { summary: "Describes a conversation", answer: json(conversation) },
+    {
+      path: "/v1/conversations/{id}/items",
+      summary: "Lists the items of a conversation",
+      query: pageParameters,
+      answer: json(pageOf(answers.responseItem)),
+    },
+    {
+      path: "/v1/conversations/{id}/items/{item_id}",
+      summary: "Reads an item of a conversation",
+      answer: json(answers.responseItem),
+    },
+  ],
+  "POST /v1/conversations/{id}": [
+    {
+      summary: "Replaces the metadata of a conversation",
+      body: { read: parseConversationUpdate, examples: [{ metadata: { about: "tests" } }] },
+      answer: json(conversation),
+    },
+    {
+      path: "/v1/conversations/{id}/items",
+      summary: "Adds items to a conversation",
+      body: { read: parseAddedItems, examples: [items] },
+      answer: json(pageOf(answers.responseItem)),
+    },
+  ],
+  "DELETE /v1/conversations/{id}": [
+    {
+      summary: "Deletes a conversation",
+      answer: json(shape({ id: text, object: oneOf("conversation.deleted"), deleted: oneOf(true) })),
+    },
+    {
+      path: "/v1/conversations/{id}/items/{item_id}",
+      summary: "Deletes an item of a conversation",
+      answer: json(conversation),
+    },
+  ],
   "POST /v1/files": {
     summary: "Uploads the lines of a batch",
     body: {

@@ -5,7 +5,7 @@ import { runs } from "../../../tests/support/property.ts";
 import type { ChoiceFinish, Part, TokenEntry, Usage } from "../../answer/events.ts";
 import { Gatherer } from "../../answer/whole.ts";
 import type { ShownEvent } from "../codec.ts";
-import { sealedReasoning } from "../sealed-reasoning.ts";
+import { sealedText } from "../sealed.ts";
 import { ResponseCodec, type ResponseObject } from "./codec.ts";
 
 type StreamItem = Readonly<Record<string, unknown>> & { readonly id: string; readonly type: string };
@@ -179,7 +179,7 @@ test("thoughts are an item of their own, before the others", () => {
       id: "rs_k_0",
       summary: [],
       content: [{ type: "reasoning_text", text: "a" }],
-      encrypted_content: sealedReasoning("a"),
+      encrypted_content: sealedText("a"),
     },
     { type: "message", id: "msg_k_1", content: [{ text: "b" }] },
   ]);

@@ -151,7 +151,7 @@ export function nowSeconds(): number {
   return Math.floor(Date.now() / 1000);
 }
 
-function usageJson({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: Usage): object {
+export function usageJson({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: Usage): object {
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens },

@@ -3,10 +3,14 @@ import { contentOf } from "../../../text/conversation/content.ts";
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
+import { openedText } from "../sealed.ts";
 import type { CallOutputItem, CustomCallItem, FunctionCallItem, Item } from "./items.ts";
 
 /** The one argument of a custom tool's call, as models see it. */
 export const CUSTOM_INPUT = "input";
+
+/** Beginning of the message that a summary becomes. It is a user's, since its text comes from the client. */
+const COMPACTED = "This is a summary of the conversation until here, written by you:\n\n";
 
 /** Name of a tool as the model sees it. */
 export function modelNameOf({ name, namespace }: Pick<FunctionCallItem, "name" | "namespace">): string {
@@ -60,6 +64,13 @@ export function messagesOf(instructions: string | null, items: readonly Item[]):
         own.tool_calls = [...(own.tool_calls ?? []), pastCallOf(item)];
         break;
       }
+      case "compaction":
+        turn = null;
+        messages.push({
+          role: "user",
+          content: `${COMPACTED}${openedText(item.encrypted_content).join("")}`,
+        });
+        break;
       case "function_call_output":
       case "custom_tool_call_output":
         turn = null;

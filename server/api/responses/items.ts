@@ -6,7 +6,7 @@
 import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, objectKind, refusal, textOrPartsKind } from "../fields.ts";
 import { askedFrom, describe, note, type Reading, readInstead } from "../past.ts";
-import { openedReasoning } from "../sealed-reasoning.ts";
+import { openedText } from "../sealed.ts";
 
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
 
@@ -70,10 +70,23 @@ export type CallOutputItem = Common & {
   readonly output: string | readonly InputText[];
 };
 
-export type Item = MessageItem | ReasoningItem | FunctionCallItem | CustomCallItem | CallOutputItem;
+/** Summary of what came before, written by the model. */
+export type CompactionItem = Common & {
+  readonly type: "compaction";
+  /** The summary, sealed. */
+  readonly encrypted_content: string;
+};
+
+export type Item =
+  | MessageItem
+  | ReasoningItem
+  | FunctionCallItem
+  | CustomCallItem
+  | CallOutputItem
+  | CompactionItem;
 
 /** Reference to a stored item by its id. */
-interface Reference {
+export interface Reference {
   readonly type: "item_reference";
   readonly id: string;
 }
@@ -94,8 +107,18 @@ export function inputItemsOf(
     return [{ type: "message", id: idOf("msg"), role: "user", status: "completed", content }];
   }
   if (!Array.isArray(given)) throw refusal("input", "a string or an array of items", given);
-  const list = fields.list("input", requestLimits.messagesMax, objectKind)!;
-  const items = list.map((item, index) => fieldsOf(item, `input[${index}]`));
+  return itemsOf(fields, "input", idOf, ignored);
+}
+
+/** Parses a list of items; empty if there is none. Throws 400. */
+export function itemsOf(
+  fields: Fields,
+  name: string,
+  idOf: (prefix: string) => string,
+  ignored: Set<string>,
+): (Item | Reference)[] {
+  const list = fields.list(name, requestLimits.messagesMax, objectKind) ?? [];
+  const items = list.map((item, index) => fieldsOf(item, `${name}[${index}]`));
   const from = askedFrom(items.map(roleOf));
   return items.map((item, index) => itemOf(item, idOf, { isAsked: index >= from, ignored }));
 }
@@ -145,6 +168,11 @@ function itemOf(item: Fields, idOf: (prefix: string) => string, reading: Reading
       return { type: "function_call_output", ...common("fco"), ...callOutputOf(item, past) };
     case "custom_tool_call_output":
       return { type: "custom_tool_call_output", ...common("ctco"), ...callOutputOf(item, past) };
+    case "compaction": {
+      const sealed = item.requiredString("encrypted_content");
+      if (openedText(sealed).length > 0) return { type, ...common("cmp"), encrypted_content: sealed };
+      return { type: "message", ...common("msg"), ...foreignOf(type, item, reading.ignored) };
+    }
     default:
       if (typeof type !== "string") throw refusal(item.pathOf("type"), "a string", type);
       return { type: "message", ...common("msg"), ...foreignOf(type, item, reading.ignored) };
@@ -190,7 +218,7 @@ function reasoningOf(item: Fields, past: Reading): Omit<ReasoningItem, keyof Com
   const encrypted = item.string("encrypted_content");
   const texts = [
     textsOf(item, "content", past),
-    encrypted === undefined ? [] : openedReasoning(encrypted),
+    encrypted === undefined ? [] : openedText(encrypted),
     textsOf(item, "summary", past),
   ].find((texts) => texts.length > 0);
   if (texts === undefined && encrypted !== undefined) note(past.ignored, "input.reasoning");

@@ -3,10 +3,17 @@ import { ConfigError } from "../../config.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import { asStoreTrouble } from "../../jobs/store-error.ts";
 import { ownFolder } from "../../own-files.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { storageError } from "../openai/files.ts";
 import { nowSeconds } from "./codec.ts";
-import type { Item } from "./items.ts";
-import { type KeptResponse, ResponseStore, type StoreLimits } from "./store.ts";
+import type { Item, Reference } from "./items.ts";
+import {
+  isConversation,
+  type KeptConversation,
+  type KeptResponse,
+  ResponseStore,
+  type StoreLimits,
+} from "./store.ts";
 
 /** Abort reason of a deleted response: the server stores nothing of it. */
 export const DELETED = "deleted";
@@ -88,14 +95,66 @@ export class KeptResponses {
     );
   }
 
+  /** Items with references replaced by those of stored responses, or of `known` ones. Throws 404. */
+  resolve(
+    owner: string,
+    items: readonly (Item | Reference)[],
+    { known, param }: { readonly known: readonly Item[]; readonly param: string },
+  ): Item[] {
+    return items.map((item, index) => {
+      if (item.type !== "item_reference") return item;
+      const found = this.item(owner, item.id) ?? known.find(({ id }) => id === item.id);
+      if (found !== undefined) return found;
+      const message = `there is no item ${quote(item.id)}`;
+      throw new ApiError(404, "not_found_error", message, { param: `${param}[${index}].id` });
+    });
+  }
+
   /** Deletes a response and stops it if it still runs. Throws 404, and 507 if the disk is full. */
   delete(owner: string, id: string): void {
+    if (isConversation(id) || !this.#delete(owner, id)) throw missing(id, "id");
+    this.#running.get(id)?.ending.abort(DELETED);
+  }
+
+  /** Returns a conversation. Throws 404 if there is none or it belongs to another key. */
+  conversation(owner: string, id: string, param: string): KeptConversation {
+    const kept = this.#store.conversation(owner, id);
+    if (kept === null) throw missingConversation(id, param);
+    return kept;
+  }
+
+  /** Stores a conversation. Throws 507 if that fails. */
+  keepConversation(owner: string, kept: KeptConversation): void {
     try {
-      if (!this.#store.delete(owner, id)) throw missing(id, "id");
+      this.#store.putConversation(owner, kept);
+    } catch (error) {
+      console.error(`the conversation ${kept.id} is not kept: ${String(error)}`);
+      throw new ApiError(507, "server_error", "this conversation cannot be kept; the server's log tells why");
+    }
+  }
+
+  /** Appends the items of an ended response to a conversation. Returns false and logs the error if that fails. */
+  append(owner: string, id: string, items: readonly Item[]): boolean {
+    try {
+      this.keepConversation(owner, withItems(this.conversation(owner, id, "conversation"), items));
+      return true;
+    } catch (error) {
+      console.error(`the items of a response are not in ${id}: ${String(error)}`);
+      return false;
+    }
+  }
+
+  /** Deletes a conversation. Throws 404, and 507 if the disk is full. */
+  deleteConversation(owner: string, id: string): void {
+    if (!isConversation(id) || !this.#delete(owner, id)) throw missingConversation(id, "id");
+  }
+
+  #delete(owner: string, id: string): boolean {
+    try {
+      return this.#store.delete(owner, id);
     } catch (error) {
       throw storageError(asStoreTrouble(error));
     }
-    this.#running.get(id)?.ending.abort(DELETED);
   }
 
   /** Runs a response in the background. `make` does not reject. */
@@ -116,6 +175,31 @@ export class KeptResponses {
   close(): void {
     this.#store.close();
   }
+}
+
+/** Bytes of the items of a conversation, which is read and written as a whole. */
+const CONVERSATION_BYTES_MAX = 8 * 2 ** 20;
+
+/** Throws 400 if a conversation cannot hold these items. `param`: the field that adds some of them. */
+export function expectItemsFit(items: readonly Item[], param: string): void {
+  const { messagesMax } = requestLimits;
+  const bytes = Buffer.byteLength(JSON.stringify(items));
+  if (items.length <= messagesMax && bytes <= CONVERSATION_BYTES_MAX) return;
+  throw badRequest(
+    `a conversation may hold ${messagesMax} items of ${CONVERSATION_BYTES_MAX} bytes together at most, but would hold ${items.length} of ${bytes} bytes: delete some, or begin another one`,
+    param,
+  );
+}
+
+/** The conversation with further items behind its own. An item that it has already is not added again. */
+export function withItems(kept: KeptConversation, items: readonly Item[]): KeptConversation {
+  const known = new Set(kept.items.map(({ id }) => id));
+  return { ...kept, items: [...kept.items, ...items.filter(({ id }) => !known.has(id))] };
+}
+
+function missingConversation(id: string, param: string): ApiError {
+  const message = `there is no conversation ${quote(id)}: it never was, was deleted, or is no longer kept`;
+  return new ApiError(404, "not_found_error", message, { param, apiCode: "conversation_not_found" });
 }
 
 function missing(id: string, param: string): ApiError {

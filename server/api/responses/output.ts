@@ -1,7 +1,7 @@
 import type { Part, TokenEntry } from "../../answer/events.ts";
 import type { WholePart } from "../../answer/whole.ts";
 import { chatEntry } from "../openai/logprobs.ts";
-import { sealedReasoning } from "../sealed-reasoning.ts";
+import { sealedText } from "../sealed.ts";
 import { CUSTOM_INPUT } from "./conversation.ts";
 import type { Item, ItemStatus, OutputText } from "./items.ts";
 import type { WireCall } from "./tools.ts";
@@ -168,7 +168,7 @@ export class Output {
       case "message":
         return { type: kind, id, role: "assistant", status, content: [outputTextOf(item)] };
       case "reasoning": {
-        const sealed = sealsReasoning ? { encrypted_content: sealedReasoning(text) } : {};
+        const sealed = sealsReasoning ? { encrypted_content: sealedText(text) } : {};
         return {
           type: kind,
           id,

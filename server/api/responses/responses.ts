@@ -1,9 +1,10 @@
 /** OpenAI's Responses: POST /v1/responses and its related routes. */
 
 import { noNames } from "../../../scheduler/session/session-table.ts";
-import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
+import { asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { KeptStreams } from "../../http/kept-streams.ts";
 import { type Call, whenAborted } from "../../http/route.ts";
+import type { ChatMessage } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import { expectFits, readyChat } from "../../request/prompt.ts";
@@ -12,7 +13,7 @@ import { answerKept, startingAfter } from "../resumable.ts";
 import { type Keep, ResponseCodec } from "./codec.ts";
 import { messagesOf } from "./conversation.ts";
 import type { Item } from "./items.ts";
-import { DELETED, type KeptResponses } from "./kept.ts";
+import { DELETED, expectItemsFit, type KeptResponses } from "./kept.ts";
 import type { ResponsesRequest } from "./schema.ts";
 
 export interface ResponsesDeps extends PromptServices {
@@ -90,13 +91,18 @@ async function streamInBackground(
  * the request's own items (`input`) and the function that stores the ended response (`keep`). Throws 400 or 404.
  */
 export async function prepareResponse(tenant: string, deps: ResponsesDeps, request: ResponsesRequest) {
-  const input = ownItems(tenant, request, deps);
-  const { ready, first } = await chatOf(tenant, request, input, deps);
+  const { ready, input, first } = await chatOf(tenant, request, deps);
   expectFits(ready.tokens, request.generation, "input", deps);
   const keep: Keep = (response) => {
-    const { previousId } = request;
-    if (!request.store || deps.responses.keep(tenant, { response, input, previousId })) return response;
-    return { ...response, store: false };
+    const { previousId, conversationId } = request;
+    const { status } = response;
+    const hasAnswered = status === "completed" || status === "incomplete";
+    const items = [...input, ...(response.output as readonly Item[])];
+    const isLost =
+      conversationId !== null && hasAnswered && !deps.responses.append(tenant, conversationId, items);
+    const ended = isLost ? { ...response, conversation: null } : response;
+    if (!request.store || deps.responses.keep(tenant, { response: ended, input, previousId })) return ended;
+    return { ...ended, store: false };
   };
   const prepared = preparedChat(request, ready, () => new ResponseCodec(request, keep));
   const { names = noNames } = request.generation;
@@ -111,7 +117,7 @@ export async function countInputTokens(
   deps: ResponsesDeps,
   request: ResponsesRequest,
 ): Promise<object> {
-  const { ready } = await chatOf(tenant, request, ownItems(tenant, request, deps), deps);
+  const { ready } = await chatOf(tenant, request, deps);
   return { object: "response.input_tokens", input_tokens: ready.tokens.length };
 }
 
@@ -157,29 +163,44 @@ export async function cancelResponse(
   return responses.expect(tenant, id).response;
 }
 
-/** The chat, and the id of the first response of its chain. */
-async function chatOf(
+/** The chat with `after` behind it, the request's own items and all of them, and the id of its conversation or of the first response of its chain. */
+export async function chatOf(
   tenant: string,
   request: ResponsesRequest,
-  input: readonly Item[],
   deps: ResponsesDeps,
+  after: readonly ChatMessage[] = [],
 ) {
-  const { instructions, tools, templateArguments, thoughtsMax, previousId, key } = request;
-  const alone = { items: [], first: `resp_${key}` };
-  const { items: before, first } = previousId === null ? alone : await historyOf(tenant, previousId, deps);
+  const { instructions, tools, templateArguments, thoughtsMax } = request;
+  const { items: before, first } = await historyOf(tenant, request, deps);
+  const input = deps.responses.resolve(tenant, request.input, { known: before, param: "input" });
   const items = [...before, ...input];
+  if (request.conversationId !== null) expectItemsFit(items, "input");
   if (items.length === 0) throw badRequest("input must hold an item, since nothing comes before it", "input");
-  const messages = messagesOf(instructions, items);
+  const messages = [...messagesOf(instructions, items), ...after];
   const prompt: ChatPrompt = { messages, tools, addGenerationPrompt: true, templateArguments, thoughtsMax };
-  return { ready: await readyChat(prompt, deps, "input"), first };
+  return { ready: await readyChat(prompt, deps, "input"), input, items, first };
 }
 
-/** Input and output items of a response and all its predecessors, and the id of the first. */
+interface History {
+  readonly items: readonly Item[];
+  /** Id of the conversation, or of the first response. */
+  readonly first: string;
+}
+
+/** Items before a request's own: those of its conversation, or of the response that it continues. */
 async function historyOf(
   tenant: string,
-  previousId: string,
-  { responses }: ResponsesDeps,
-): Promise<{ readonly items: Item[]; readonly first: string }> {
+  { previousId, conversationId, key }: ResponsesRequest,
+  deps: ResponsesDeps,
+): Promise<History> {
+  if (previousId !== null) return await chainOf(tenant, previousId, deps);
+  if (conversationId === null) return { items: [], first: `resp_${key}` };
+  const { items } = deps.responses.conversation(tenant, conversationId, "conversation");
+  return { items, first: conversationId };
+}
+
+/** Input and output items of a response and all its predecessors. */
+async function chainOf(tenant: string, previousId: string, { responses }: ResponsesDeps): Promise<History> {
   const chain = await responses.chain(tenant, previousId);
   const items = chain.flatMap(({ response, input }) => {
     if (response.status === "in_progress") {
@@ -195,22 +216,11 @@ async function historyOf(
   );
 }
 
-/** The request's own items, with references replaced by the stored items. Throws 404. */
-function ownItems(tenant: string, { input }: ResponsesRequest, { responses }: ResponsesDeps): Item[] {
-  return input.map((item, index) => {
-    if (item.type !== "item_reference") return item;
-    const found = responses.item(tenant, item.id);
-    if (found !== null) return found;
-    const message = `there is no item ${quote(item.id)}`;
-    throw new ApiError(404, "not_found_error", message, { param: `input[${index}].id` });
-  });
-}
-
 const PAGE_DEFAULT = 20;
 const PAGE_MAX = 100;
 
 /** A page of items, newest first as in OpenAI's API, unless `order` is asc. */
-function pageOf(items: readonly Item[], search: URLSearchParams): object {
+export function pageOf(items: readonly Item[], search: URLSearchParams): object {
   const limit = Number(search.get("limit") ?? PAGE_DEFAULT);
   if (!Number.isInteger(limit) || limit < 1 || limit > PAGE_MAX)
     throw badRequest(

@@ -1,6 +1,7 @@
 import type { Route } from "../../http/route.ts";
 import { asking } from "../exchange.ts";
 import type { RouteDeps } from "../route-deps.ts";
+import { compactConversation, parseCompactRequest } from "./compact.ts";
 import {
   cancelResponse,
   countInputTokens,
@@ -19,10 +20,15 @@ export function responsesRoutes(deps: RouteDeps): readonly Route[] {
   });
   const ofOne = "/v1/responses/{id}";
   const inputTokens = asking(deps, parseResponsesRequest, countInputTokens);
+  const compact = asking(deps, parseCompactRequest, compactConversation);
   return [
     route("POST", "/v1/responses", asking(deps, parseResponsesRequest, createResponse)),
     route("POST", ofOne, (call) =>
-      call.rest === "input_tokens" ? inputTokens(call) : cancelResponse(call, deps),
+      call.rest === "input_tokens"
+        ? inputTokens(call)
+        : call.rest === "compact"
+          ? compact(call)
+          : cancelResponse(call, deps),
     ),
     route("GET", ofOne, (call) => readResponse(call, deps)),
     route("DELETE", ofOne, (call) => deleteResponse(call, deps)),

@@ -3,7 +3,7 @@ import type { GenerationOptions, RequestedConstraint } from "../../answer/genera
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { PromptServices } from "../../request/prompt.ts";
-import { Fields, refusal } from "../fields.ts";
+import { Fields, fieldsOf, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
 import { generationOf } from "../openai/generation.ts";
 import { modelOf } from "../openai/schema.ts";
@@ -24,6 +24,8 @@ export interface ResponsesRequest {
   readonly input: ReturnType<typeof inputItemsOf>;
   /** Id of the response that this one continues; null: none. */
   readonly previousId: string | null;
+  /** Id of the conversation that the response belongs to; null: none. */
+  readonly conversationId: string | null;
   readonly tools: readonly object[];
   readonly wireCalls: ToolUse["wireCalls"];
   readonly templateArguments: Readonly<Record<string, unknown>>;
@@ -56,7 +58,6 @@ const harmless = [
 
 /** Unsupported fields, with the values that ask for nothing. */
 const unsupported: Readonly<Record<string, readonly unknown[]>> = {
-  conversation: [],
   prompt: [],
   context_management: [[]],
   truncation: ["disabled"],
@@ -87,7 +88,8 @@ export function parseResponsesRequest(
   const replaced = new Set<string>();
   const input = inputItemsOf(fields, idsOf(key), replaced);
   const previousId = fields.string("previous_response_id") ?? null;
-  if (input.length === 0 && previousId === null)
+  const conversationId = conversationIdOf(fields, previousId);
+  if (input.length === 0 && previousId === null && conversationId === null)
     throw refusal("input", "a string or at least one item", fields.peek("input"));
   const kept = keepingOf(fields);
   const bound = "max_output_tokens";
@@ -101,6 +103,7 @@ export function parseResponsesRequest(
     metadata: metadataOf(fields) ?? {},
     ...toolEcho,
     previous_response_id: previousId,
+    conversation: conversationId === null ? null : { id: conversationId },
     reasoning: { effort: fields.object("reasoning")?.taken("effort") ?? null, summary: null },
     text: text.echo,
     temperature: sampling.temperature,
@@ -128,6 +131,7 @@ export function parseResponsesRequest(
     instructions,
     input,
     previousId,
+    conversationId,
     tools,
     wireCalls,
     templateArguments: thinking.templateArguments,
@@ -140,10 +144,21 @@ export function parseResponsesRequest(
   };
 }
 
+/** Reads `conversation`: an id, or an object with one. */
+function conversationIdOf(fields: Fields, previousId: string | null): string | null {
+  const given = fields.raw("conversation", { type: ["string", "object"] });
+  if (given === undefined) return null;
+  if (previousId !== null) {
+    const message = "conversation and previous_response_id exclude each other: both say what comes before";
+    throw badRequest(message, "conversation");
+  }
+  return typeof given === "string" ? given : fieldsOf(given, "conversation").requiredString("id");
+}
+
 /**
  * Ids for items of an input. They contain the response's id, so that an item can be found by its id alone.
  */
-function idsOf(key: string): (prefix: string) => string {
+export function idsOf(key: string): (prefix: string) => string {
   let made = 0;
   return (prefix) => `${prefix}_${key}_in${made++}`;
 }

@@ -28,6 +28,26 @@ export interface KeptResponse {
   readonly previousId: string | null;
 }
 
+/** A conversation with its items, oldest first. */
+export interface KeptConversation {
+  readonly id: string;
+  /** Unix time in seconds. */
+  readonly createdAt: number;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly items: readonly Item[];
+}
+
+const CONVERSATION = "conv_";
+
+export function newConversationId(): string {
+  return `${CONVERSATION}${crypto.randomUUID().replaceAll("-", "")}`;
+}
+
+/** True for the id of a conversation. Its row is in the table of responses, whose limits they share. */
+export function isConversation(id: string): boolean {
+  return id.startsWith(CONVERSATION);
+}
+
 interface Row {
   readonly id: string;
   readonly record: string;
@@ -53,8 +73,8 @@ const tables = `
   CREATE INDEX IF NOT EXISTS responses_by_age ON responses (created);`;
 
 /**
- * Store of responses that clients may fetch or continue, in a file or in memory. Each key sees its own. A key
- * beyond its limits loses its least recently used responses. Continuing a response uses it and all its
+ * Store of responses and conversations that clients may fetch or continue, in a file or in memory. Each key sees
+ * its own. A key beyond its limits loses the least recently used ones. Continuing a response uses it and all its
  * predecessors.
  */
 export class ResponseStore {
@@ -85,7 +105,16 @@ export class ResponseStore {
 
   /** Stores a response in place of its earlier version. Throws if it is too large or the disk is full. */
   put(owner: string, kept: KeptResponse): void {
-    const { response, previousId } = kept;
+    const { id, status } = kept.response;
+    this.#put(owner, id, kept, kept.previousId, status === "in_progress");
+  }
+
+  /** Stores a conversation in place of its earlier version. Throws if it is too large or the disk is full. */
+  putConversation(owner: string, kept: KeptConversation): void {
+    this.#put(owner, kept.id, kept, null, false);
+  }
+
+  #put(owner: string, id: string, kept: object, previousId: string | null, isRunning: boolean): void {
     const record = JSON.stringify(kept);
     const bytes = Buffer.byteLength(record);
     if (bytes > this.limits.bytesMax)
@@ -94,12 +123,10 @@ export class ResponseStore {
       `INSERT INTO responses (id, owner, previous, created, used, bytes, running, record)
        VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
     );
-    const { id, status } = response;
-    const isRunning = status === "in_progress" ? 1 : 0;
     try {
       this.#database.transaction(() => {
         this.#drop("owner = ? AND id = ?", owner, id);
-        put.run(id, owner, previousId, this.#nowSeconds(), ++this.#uses, bytes, isRunning, record);
+        put.run(id, owner, previousId, this.#nowSeconds(), ++this.#uses, bytes, isRunning ? 1 : 0, record);
         this.#count(owner, 1, bytes);
         this.#makeRoom(owner);
       })();
@@ -121,12 +148,24 @@ export class ResponseStore {
 
   /** Returns a response; null if there is none, it is too old, or it belongs to another key. */
   get(owner: string, id: string): KeptResponse | null {
-    const row = this.#database
+    const row = isConversation(id) ? null : this.#row(owner, id);
+    return row === null ? null : read(row);
+  }
+
+  /** Returns a conversation and marks it as used; null as for `get`. */
+  conversation(owner: string, id: string): KeptConversation | null {
+    const row = isConversation(id) ? this.#row(owner, id) : null;
+    if (row === null) return null;
+    this.#use([id]);
+    return JSON.parse(row.record) as KeptConversation;
+  }
+
+  #row(owner: string, id: string): Row | null {
+    return this.#database
       .query<Row, [string, string, number]>(
         "SELECT id, record FROM responses WHERE id = ? AND owner = ? AND created > ?",
       )
       .get(id, owner, this.#oldest);
-    return row === null ? null : read(row);
   }
 
   /**
@@ -143,7 +182,9 @@ export class ResponseStore {
     let next: string | null = id;
     while (next !== null) {
       if (kept.length === chainMax) return { tooLong: true };
-      const row = one.get(next, owner, this.#oldest);
+      const row: (Row & { readonly previous: string | null }) | null = isConversation(next)
+        ? null
+        : one.get(next, owner, this.#oldest);
       if (row === null) return { missing: next };
       kept.push(read(row));
       ids.push(row.id);
@@ -166,7 +207,7 @@ export class ResponseStore {
     }
   }
 
-  /** Deletes a response. Returns false if there was none. */
+  /** Deletes a response or a conversation. Returns false if there was none. */
   delete(owner: string, id: string): boolean {
     return this.#drop("owner = ? AND id = ?", owner, id) > 0;
   }

@@ -2,6 +2,7 @@
 address of the scripted server (its model answers by words.ts)."""
 
 import os
+import time
 
 import pytest
 from pydantic import BaseModel
@@ -101,6 +102,24 @@ class TestOpenAI:
             client.responses.create(model="demo", input=TOO_LONG)
 
 
+    def test_conversation(self, client):
+        conversation = client.conversations.create(metadata={"about": "rain"})
+        client.responses.create(model="demo", input="Hey", conversation=conversation.id)
+        client.responses.create(model="demo", input=WEATHER, conversation=conversation.id)
+        items = list(client.conversations.items.list(conversation.id, order="asc", limit=1))
+        assert [item.role for item in items] == ["user", "assistant", "user", "assistant"]
+        client.conversations.items.delete(items[0].id, conversation_id=conversation.id)
+        assert len(list(client.conversations.items.list(conversation.id))) == 3
+        assert client.conversations.delete(conversation.id).deleted
+
+    def test_compaction(self, client):
+        told = [{"role": "user", "content": "Hey"}, {"role": "assistant", "content": HELLO}]
+        compacted = client.responses.compact(model="demo", input=told)
+        assert [item.type for item in compacted.output] == ["message", "compaction"]
+        asked = [*compacted.output, {"role": "user", "content": "Hey"}]
+        assert client.responses.create(model="demo", input=asked).output_text == HELLO
+
+
 class TestAnthropic:
     @pytest.fixture
     def client(self):
@@ -137,6 +156,20 @@ class TestAnthropic:
         messages = [{"role": "user", "content": "Hey"}]
         with pytest.raises(BadRequestError, match="there are no tools"):
             client.messages.create(model="demo", max_tokens=200, messages=messages, tool_choice={"type": "any"})
+
+
+    def test_batch(self, client):
+        params = {"model": "demo", "max_tokens": 200, "messages": [{"role": "user", "content": "Hey"}]}
+        requests = [{"custom_id": "good", "params": params}, {"custom_id": "bad", "params": {**params, "temperature": 9}}]
+        batches = client.messages.batches
+        made = batches.create(requests=requests)
+        while batches.retrieve(made.id).processing_status != "ended":
+            time.sleep(0.05)
+        good, bad = batches.results(made.id)
+        assert (good.custom_id, good.result.type, good.result.message.content[0].text) == ("good", "succeeded", HELLO)
+        assert (bad.custom_id, bad.result.error.error.type) == ("bad", "invalid_request_error")
+        assert [batch.id for batch in batches.list(limit=1)] == [made.id]
+        assert batches.delete(made.id).type == "message_batch_deleted"
 
 
 class TestAgents:
@@ -179,6 +212,27 @@ class TestAgents:
         agent = Agent(name="a", model=model)
         with pytest.raises(BadRequestError):
             await Runner.run(agent, TOO_LONG)
+
+
+    async def test_sessions(self):
+        from agents import Agent, OpenAIConversationsSession, OpenAIResponsesModel, Runner, SQLiteSession
+        from agents.memory import OpenAIResponsesCompactionSession
+        from openai import AsyncOpenAI
+
+        client = AsyncOpenAI(base_url=V1, api_key="none", max_retries=0)
+        agent = Agent(name="a", model=OpenAIResponsesModel(model="demo", openai_client=client))
+        session = OpenAIConversationsSession(openai_client=client)
+        for _ in range(2):
+            assert (await Runner.run(agent, "Hey", session=session)).final_output == HELLO
+        assert [item["role"] for item in await session.get_items()] == ["user", "assistant"] * 2
+        await session.pop_item()
+        assert len(await session.get_items()) == 3
+        await session.clear_session()
+        compacting = OpenAIResponsesCompactionSession("s", SQLiteSession("s"), client=client, model="gpt-5")
+        await Runner.run(agent, "Hey", session=compacting)
+        await compacting.run_compaction({"force": True})
+        assert [item["type"] for item in await compacting.get_items()][-1] == "compaction"
+        assert (await Runner.run(agent, "Hey", session=compacting)).final_output == HELLO
 
 
 class TestInstructor:
