@@ -33,22 +33,24 @@ export class EvictionFront {
 
   /** Marks a node, whose fields the next estimate copies again. */
   changed(node: IndexNode): void {
-    const index = this.#nodes.indexOf(node);
+    const index = this.#indexOf(node);
     if (index >= 0) this.#words[index * FRONT_WORDS + SINCE_MS] = Number.NEGATIVE_INFINITY;
   }
 
   /** Takes out a node that leaves the order. */
   removed(node: IndexNode): void {
-    const index = this.#nodes.indexOf(node);
+    const index = this.#indexOf(node);
     if (index < 0) return;
+    node.copies -= 1;
     this.#words.copyWithin(index * FRONT_WORDS, (index + 1) * FRONT_WORDS, this.#nodes.length * FRONT_WORDS);
     this.#nodes.splice(index, 1);
   }
 
   /** Drops the nodes behind `older`, after which another one was inserted. */
   insertedAfter(older: IndexNode): void {
-    const index = this.#nodes.indexOf(older);
-    if (index >= 0) this.#nodes.length = index + 1;
+    const index = this.#indexOf(older);
+    if (index < 0) return;
+    for (const node of this.#nodes.splice(index + 1)) node.copies -= 1;
   }
 
   /**
@@ -87,7 +89,13 @@ export class EvictionFront {
     if (node === null) return false;
     this.#copy(node, nowMs, this.#nodes.length);
     this.#nodes.push(node);
+    node.copies += 1;
     return true;
+  }
+
+  /** Index among the copies; negative: it is not there. */
+  #indexOf(node: IndexNode): number {
+    return node.copies === 0 ? -1 : this.#nodes.indexOf(node);
   }
 
   #copy(node: IndexNode, nowMs: number, index: number): void {
