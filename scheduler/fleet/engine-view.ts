@@ -40,8 +40,7 @@ export class EngineView {
   readonly costs: EngineCosts;
   readonly #batch: BatchPolicy;
   #load: EngineLoad | null = null;
-  /** True if it has computed a step in this incarnation. */
-  isWarm = false;
+  #isWarm = false;
   /** Fewest tokens of a prompt that is too long. */
   readonly #tooLong: number;
   /** Number of placements in the window. */
@@ -63,6 +62,11 @@ export class EngineView {
     this.#tooLong = Math.min(spec.contextMax, spec.pages * spec.pageTokens);
   }
 
+  /** True if it has computed a step in this incarnation. */
+  get isWarm(): boolean {
+    return this.#isWarm;
+  }
+
   get pagesFree(): number {
     return this.#load?.pagesFree ?? this.spec.pages;
   }
@@ -80,7 +84,7 @@ export class EngineView {
   /** Records its last report. */
   reported(load: EngineLoad): void {
     this.#load = load;
-    this.isWarm = load.stepsTotal > 0;
+    this.#isWarm = load.stepsTotal > 0;
     this.standing.changes = -1;
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
