@@ -116,12 +116,13 @@ export function sanitizedEmulatorTests() {
 }
 
 /**
- * Processors that qemu emulates, with the words of their tests. The first one has SDOT, and tests the kernels with
- * and without it; the second one has none.
+ * Processors that qemu emulates, with the words of their tests. The first one has USMMLA, the second SDOT
+ * alone; both test the kernels without them too. The third one has neither.
  */
 const ARM_PROCESSORS = {
-  max: "dispatch_ gemm_matches_reference grouped_ peak_ reading_ quantise_matches attention_matches_reference_in_chunks",
-  "cortex-a53": "dispatch_ grouped_ peak_ reading_",
+  max: "dispatch_ gemm_matches_reference gemm_by gemm_of_the_largest grouped_ peak_ reading_ quantise_matches attention_matches_reference_in_chunks",
+  "neoverse-n1": "dispatch_ gemm_by gemm_of_the_largest grouped_ peak_",
+  "cortex-a53": "dispatch_ gemm_by grouped_ peak_ reading_",
 };
 
 /** Tests of the CPU kernels on ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu, qemu-user). */

@@ -280,6 +280,22 @@ bool has_dotprod() {
 #endif
 }
 
+bool has_i8mm() {
+#if defined(__aarch64__) && defined(__APPLE__)
+  static bool const has = [] {
+    int32_t is = 0;
+    size_t size = sizeof is;
+    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &is, &size, nullptr, 0) == 0 && is != 0;
+  }();
+  return has;
+#elif defined(__aarch64__)
+  static bool const has = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 bool has_avx512_vnni() {
   static bool const has = best_isa() >= BUNTING_ISA_AVX512 && probe_avx512_vnni();
   return has;

@@ -14,6 +14,8 @@ bool has_avx_vnni();
 bool has_avx512_vnni();
 // True if an ARM processor has SDOT.
 bool has_dotprod();
+// True if an ARM processor has USDOT and USMMLA.
+bool has_i8mm();
 // True for processors of AMD.
 bool is_amd();
 

@@ -14,6 +14,7 @@ int main() {
   if (bunting::has_avx512_vnni()) std::printf("avx512_vnni;");
   if (best >= BUNTING_ISA_AVX2) std::printf("avx2;");
   if (bunting::has_avx_vnni()) std::printf("avx2_vnni;");
+  if (bunting::has_i8mm()) std::printf("portable_i8mm;");
   if (bunting::has_dotprod()) std::printf("portable_dotprod;");
   std::printf("portable\n");
 }

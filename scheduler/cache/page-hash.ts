@@ -13,7 +13,7 @@ export function keyHash(key: string): number {
     high = Math.imul(high ^ key.charCodeAt(i), 0x735a2d97);
     high ^= high >>> 13;
   }
-  return finish(low) * HIGH + (finish(high) >>> 11);
+  return (finish(low) >>> 0) * HIGH + (finish(high) >>> 11);
 }
 
 /** The first hash of private pages that follow a public page of this hash. */
@@ -64,7 +64,8 @@ export function hashPages(
     let oddLow = low ^ 0x68e31da4;
     let oddHigh = high ^ 0x3549297a;
     const pageEnd = position + pageTokens;
-    for (; position + 1 < pageEnd; position += 2) {
+    const last = pageEnd - 1;
+    for (; position < last; position += 2) {
       const even = (tokens[position]! + 0x1b873593) | 0;
       const odd = (tokens[position + 1]! + 0x1b873593) | 0;
       evenLow = Math.imul(evenLow ^ even, 0x2c1b3c6d);
@@ -76,10 +77,10 @@ export function hashPages(
       oddHigh = Math.imul(oddHigh ^ odd, 0x297a2d39);
       oddHigh ^= oddHigh >>> 13;
     }
-    if (position < pageEnd) {
-      const last = (tokens[position]! + 0x1b873593) | 0;
-      evenLow = Math.imul(evenLow ^ last, 0x2c1b3c6d);
-      evenHigh = Math.imul(evenHigh ^ last, 0x297a2d39);
+    if (position === last) {
+      const even = (tokens[position]! + 0x1b873593) | 0;
+      evenLow = Math.imul(evenLow ^ even, 0x2c1b3c6d);
+      evenHigh = Math.imul(evenHigh ^ even, 0x297a2d39);
       position += 1;
     }
     low = finish(evenLow ^ finish(oddLow));
@@ -89,10 +90,10 @@ export function hashPages(
   return hashes;
 }
 
-/** A bijection of 32 bits in which every input bit moves about half of the output bits. */
+/** A bijection of signed 32-bit integers in which every input bit moves about half of the output bits. */
 function finish(value: number): number {
   let x = value;
   x = Math.imul(x ^ (x >>> 16), 0x21f0aaad);
   x = Math.imul(x ^ (x >>> 15), 0x735a2d97);
-  return (x ^ (x >>> 15)) >>> 0;
+  return x ^ (x >>> 15);
 }

@@ -34,8 +34,12 @@ export interface Incoming {
   readonly isHint: boolean;
 }
 
-/** The cached lengths of its prompt by engine. */
+/** Values of the sequence that are the same on every engine. */
 interface Known {
+  /** Pages of its prompt and answer. */
+  readonly pages: number;
+  /** Whole pages of its prompt that may be cached: the last token is always computed. */
+  readonly cacheable: number;
   /** Length of its prefix that some engine has. */
   readonly tokens: number;
   /** Number of live sequences with that prefix, per engine that has some of it and one more. */
@@ -57,6 +61,8 @@ export class Costs {
   /** Pages among them that are cached now. */
   readonly #cached: Int32Array;
   readonly #costs: readonly EngineCost[];
+  /** Costs of the last look-up whose M was computed. */
+  readonly weighed: EngineCost[] = [];
   #nowMs = 0;
 
   /**
@@ -77,9 +83,13 @@ export class Costs {
   /** Costs on the `live` engines. Valid until the next look-up. */
   look(incoming: Incoming, live: readonly EngineId[], nowMs: number): readonly EngineCost[] {
     this.#nowMs = nowMs;
+    this.weighed.length = 0;
     const match = this.#index.match(incoming.path, this.#found, this.#cached);
+    const { tokens, expected } = incoming;
     const known: Known = {
-      tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, incoming.tokens - 1),
+      pages: Math.ceil((tokens + expected) / this.#pageTokens),
+      cacheable: Math.floor((tokens - 1) / this.#pageTokens),
+      tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, tokens - 1),
       sharers: match === null ? 0 : match.node.sequences / (match.node.holders + 1),
     };
     return live.map((engine) => this.#price(engine, incoming, known));
@@ -133,8 +143,7 @@ export class Costs {
     const view = this.#views[engine]!;
     const work = this.#work;
     const { objective, tenant, tbtMs } = spec.service;
-    // The last token is always computed.
-    const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
+    const cachedPages = Math.min(this.#found[engine]!, known.cacheable);
     const cachedTokens = cachedPages * this.#pageTokens;
     const cachedNow = Math.min(this.#cached[engine]!, cachedPages) * this.#pageTokens;
     const { running, context, tokenMs, offlineMs, stretch, offlinePages } = this.#stand(
@@ -150,7 +159,7 @@ export class Costs {
     const turnMs = workMs + view.promptWorkMs(this.#tenantReach, 0);
     cost.cachedTokens = cachedTokens;
     cost.isSpill = isMostly(known.tokens, tokens) && !isMostly(cachedTokens, tokens);
-    cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
+    cost.pages = known.pages - cachedPages;
     cost.offlinePages = offlinePages;
     cost.tokenMs = tokenMs;
     const beforeMs = work.promptsMs(engine, {
@@ -203,13 +212,11 @@ export class EngineCost implements PlacementCost {
   }
 
   get evictMs(): number {
-    this.#evictMs ??= this.#costs.roomMs(this);
+    if (this.#evictMs === null) {
+      this.#evictMs = this.#costs.roomMs(this);
+      this.#costs.weighed.push(this);
+    }
     return this.#evictMs;
-  }
-
-  /** True if M was computed. */
-  get isWeighed(): boolean {
-    return this.#evictMs !== null;
   }
 
   /** Drops M, so that the next use computes it. */

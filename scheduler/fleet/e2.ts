@@ -273,7 +273,9 @@ export class E2 implements PlacementRule {
   ): Placement {
     const { id, drawnTokens, service, stop } = spec;
     const { cachedTokens } = costs.find((cost) => cost.engine === engine)!;
-    const reported = costs.filter((cost) => costs.length <= REPORTED_ENGINES || cost.isWeighed);
+    const { weighed } = this.#costs;
+    const reported =
+      costs.length <= REPORTED_ENGINES ? costs : [...weighed].sort((a, b) => a.engine - b.engine);
     const placement = { engine, reason, costs: reported.map((cost) => cost.copy()) };
     const promptMs = this.#views[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const end = this.index.addInFlight(path, engine, nowMs);

@@ -40,6 +40,9 @@ export class EngineView {
   readonly costs: EngineCosts;
   readonly #batch: BatchPolicy;
   #load: EngineLoad | null = null;
+  #isWarm = false;
+  /** Fewest tokens of a prompt that is too long. */
+  readonly #tooLong: number;
   /** Number of placements in the window. */
   readonly hits: WindowSum;
   #reportsLeft = 0;
@@ -56,11 +59,12 @@ export class EngineView {
     this.spec = spec;
     this.costs = costs;
     this.hits = new WindowSum(windowMs);
+    this.#tooLong = Math.min(spec.contextMax, spec.pages * spec.pageTokens);
   }
 
   /** True if it has computed a step in this incarnation. */
   get isWarm(): boolean {
-    return this.#load !== null && this.#load.stepsTotal > 0;
+    return this.#isWarm;
   }
 
   get pagesFree(): number {
@@ -74,12 +78,13 @@ export class EngineView {
 
   /** True if a prompt of `tokens` can ever run there. */
   fits(tokens: number): boolean {
-    return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
+    return tokens < this.#tooLong;
   }
 
   /** Records its last report. */
   reported(load: EngineLoad): void {
     this.#load = load;
+    this.#isWarm = load.stepsTotal > 0;
     this.standing.changes = -1;
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }

@@ -13,8 +13,8 @@ import type { IndexOrder } from "./index-order.ts";
 const NODES_MAX = 64;
 
 /**
- * The nodes that one engine would evict first. Their fields are copied to one array, which stays valid until the
- * engine's cache changes: most estimates are for engines without changes since the last one.
+ * The nodes that one engine would evict first, in order. Their fields are copied to one array, so that estimates do not
+ * follow the links of nodes. The index reports each change of a node or of the order.
  */
 export class EvictionFront {
   readonly #engine: number;
@@ -31,9 +31,26 @@ export class EvictionFront {
     this.#windowMs = windowMs;
   }
 
-  /** Forgets the copies after a change of the engine's cache or its readers. */
-  changed(): void {
-    this.#nodes.length = 0;
+  /** Marks a node, whose fields the next estimate copies again. */
+  changed(node: IndexNode): void {
+    const index = this.#indexOf(node);
+    if (index >= 0) this.#words[index * FRONT_WORDS + SINCE_MS] = Number.NEGATIVE_INFINITY;
+  }
+
+  /** Takes out a node that leaves the order. */
+  removed(node: IndexNode): void {
+    const index = this.#indexOf(node);
+    if (index < 0) return;
+    node.copies -= 1;
+    this.#words.copyWithin(index * FRONT_WORDS, (index + 1) * FRONT_WORDS, this.#nodes.length * FRONT_WORDS);
+    this.#nodes.splice(index, 1);
+  }
+
+  /** Drops the nodes behind `older`, after which another one was inserted. */
+  insertedAfter(older: IndexNode): void {
+    const index = this.#indexOf(older);
+    if (index < 0) return;
+    for (const node of this.#nodes.splice(index + 1)) node.copies -= 1;
   }
 
   /**
@@ -52,12 +69,9 @@ export class EvictionFront {
     let looked = 0;
     for (; left > 0 && looked < NODES_MAX && (looked < nodes.length || this.#read(nowMs)); looked++) {
       const at = looked * FRONT_WORDS;
+      // The node has changed, or its hits are outside of the window.
+      if (nowMs - words[at + SINCE_MS]! >= this.#windowMs) this.#copy(nodes[looked]!, nowMs, looked);
       const share = 1 - (nowMs - words[at + SINCE_MS]!) / this.#windowMs;
-      if (share <= 0) {
-        // Its hits are outside of the window.
-        this.changed();
-        return this.costMs(pages, nowMs, stays, recomputeMs);
-      }
       const evictable = words[at + EVICTABLE]!;
       if (evictable === 0 || stays?.(nodes[looked]!)) continue;
       const taken = Math.min(left, evictable);
@@ -73,9 +87,19 @@ export class EvictionFront {
   #read(nowMs: number): boolean {
     const node = this.#next();
     if (node === null) return false;
-    node.readEviction(this.#engine, nowMs, this.#windowMs, this.#words, this.#nodes.length * FRONT_WORDS);
+    this.#copy(node, nowMs, this.#nodes.length);
     this.#nodes.push(node);
+    node.copies += 1;
     return true;
+  }
+
+  /** Index among the copies; negative: it is not there. */
+  #indexOf(node: IndexNode): number {
+    return node.copies === 0 ? -1 : this.#nodes.indexOf(node);
+  }
+
+  #copy(node: IndexNode, nowMs: number, index: number): void {
+    node.readEviction(this.#engine, nowMs, this.#windowMs, this.#words, index * FRONT_WORDS);
   }
 
   #next(): IndexNode | null {

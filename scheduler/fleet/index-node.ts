@@ -43,6 +43,8 @@ export class IndexNode {
   sequences = 0;
   /** Number of the last look-up that found the node. */
   look = 0;
+  /** Number of eviction fronts that have a copy of it, usually none. */
+  copies = 0;
   /** Number of holders. */
   #holders = 0;
   /** Words of the holders, in order of engines; room for more may follow. */

@@ -58,6 +58,23 @@ describe("prompts before a new sequence", () => {
     expect(before("crowd", 2090)).toBe(2000 + 70 + 20);
   });
 
+  test("count a tenant's prompts alone after those of others have ended, and none after all have", () => {
+    const [a, b] = [sequence("latency", "a", 100), sequence("latency", "b", 50)];
+    const work = outstanding([a, b]);
+    /** Its prompt takes as long as the one before it. */
+    const before = (tenant: string, ms: number): number =>
+      work.promptsMs(0, { objective: "latency", tenant, workUs: 1000 * ms, turnUs: 30_000 });
+    work.ended(b);
+    expect(before("a", 100)).toBe(100);
+    expect(before("b", 30)).toBe(30);
+    work.ended(a);
+    work.placed(b);
+    expect(before("b", 50)).toBe(50);
+    expect(before("a", 30)).toBe(30);
+    work.ended(b);
+    expect(before("b", 50)).toBe(0);
+  });
+
   test("of its own objective count at most its own cost for each under response ratio, but all under FCFS", () => {
     const beside = (objective: Objective, workMs: number): number =>
       outstanding([100, 100, 100, 100].map((ms) => sequence(objective, "a", ms))).promptsMs(0, {

@@ -61,6 +61,8 @@ export class Outstanding {
   readonly #promptUs: Float64Array;
   /** The same by tenant; tenants without work are left out. */
   readonly #tenants: readonly Map<string, number>[];
+  /** The tenant of all these prompts; null: none or several. Saves looking it up for every engine. */
+  readonly #onlyTenant: (string | null)[];
   readonly #decodeTokens: Float64Array;
   readonly #sequences: Float64Array;
   readonly #decoding: Float64Array;
@@ -76,6 +78,7 @@ export class Outstanding {
       objectiveOrder.flatMap((own) => objectiveOrder.map((other) => shareBefore(other, own, lanes))),
     );
     this.#tenants = Array.from({ length: engines * OBJECTIVES }, () => new Map());
+    this.#onlyTenant = this.#tenants.map(() => null);
     this.#promptUs = new Float64Array(engines * OBJECTIVES);
     this.#decodeTokens = new Float64Array(engines * OBJECTIVES);
     this.#sequences = new Float64Array(engines * OBJECTIVES);
@@ -242,12 +245,10 @@ export class Outstanding {
   }
 
   #turnsUs(at: number, tenant: string, turnUs: number): number {
+    if (this.#onlyTenant[at] === tenant) return this.#promptUs[at]!;
     const tenants = this.#tenants[at]!;
-    const { size } = tenants;
-    if (size === 0) return 0;
+    if (tenants.size === 0 || tenants.size > TENANTS_MAX) return this.#promptUs[at]!;
     const ownUs = tenants.get(tenant) ?? 0;
-    // Usually there is no other tenant, and this runs for every engine at every placement.
-    if (size > TENANTS_MAX || (size === 1 && ownUs > 0)) return this.#promptUs[at]!;
     let sumUs = ownUs;
     for (const [other, us] of tenants) if (other !== tenant) sumUs += Math.min(us, ownUs + turnUs);
     return sumUs;
@@ -259,8 +260,12 @@ export class Outstanding {
     this.#promptUs[at]! += us;
     const tenants = this.#tenants[at]!;
     const left = (tenants.get(work.tenant) ?? 0) + us;
+    const { size } = tenants;
     if (left === 0) tenants.delete(work.tenant);
     else tenants.set(work.tenant, left);
+    if (tenants.size === size) return;
+    const [first] = tenants.keys();
+    this.#onlyTenant[at] = tenants.size === 1 ? first! : null;
   }
 
   #count(work: Work, sign: 1 | -1): void {

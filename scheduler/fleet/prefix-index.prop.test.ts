@@ -9,13 +9,22 @@ import { KvEventLog, type KvEvents } from "../cache/kv-event-log.ts";
 import { hashPrompt } from "../cache/page-hash.ts";
 import { PagePool } from "../cache/page-pool.ts";
 import { pathPages } from "../cache/radix-tree.ts";
-import type { IndexNode } from "./index-node.ts";
+import {
+  EVICTABLE,
+  FIRST,
+  FRONT_WORDS,
+  HITS_NOW,
+  HITS_THEN,
+  type IndexNode,
+  SINCE_MS,
+} from "./index-node.ts";
 import { checkIndex } from "./integrity.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 
 const PAGE_TOKENS = 4;
 const ENGINES = 3;
 const WINDOW_MS = 1000;
+const STEP_MS = 60;
 const sharingOf = sharingBeside([0, 0, 1, 0, 0, 1, 0, 0, 0, 0], PAGE_TOKENS);
 
 /** Engine's cache, with its log of KV events. */
@@ -96,6 +105,8 @@ const history = fc.array(
       early: fc.nat(10),
       isGood: fc.boolean(),
     }),
+    // It is computed, reported and hit twice, the second time up to a page, where it may be split.
+    fc.record({ kind: fc.constant("visit" as const), engine, tokens, salt, pages: fc.nat(10) }),
     fc.record({ kind: fc.constant("evict" as const), engine, pages: fc.nat(12) }),
     fc.record({ kind: fc.constant("tell" as const), engine }),
     fc.record({ kind: fc.constant("promise" as const), engine, tokens, salt }),
@@ -121,11 +132,20 @@ test("the index has what the engines' caches have, whatever happens", () => {
       events.forEach((event, step) => {
         if (event.kind === "compute")
           members[event.engine]!.compute(event.tokens, event.salt, event.early, event.isGood);
-        else if (event.kind === "evict") members[event.engine]!.evict(event.pages);
+        else if (event.kind === "visit") {
+          members[event.engine]!.compute(event.tokens, event.salt, 0, true);
+          tell(event.engine);
+          const path = pathOf(event.tokens, event.salt);
+          for (const visited of [path, path.slice(0, event.pages)]) {
+            const end = index.addInFlight(visited, event.engine, step * STEP_MS);
+            if (end !== null) index.release(end, event.engine, false);
+            checkEvictions(index, step);
+          }
+        } else if (event.kind === "evict") members[event.engine]!.evict(event.pages);
         else if (event.kind === "tell") tell(event.engine);
         else if (event.kind === "promise") {
           const path = pathOf(event.tokens, event.salt);
-          const end = index.addInFlight(path, event.engine, step);
+          const end = index.addInFlight(path, event.engine, step * STEP_MS);
           sequences.push({ end, path, engine: event.engine, isSettled: false });
         } else if (event.kind === "drop") members[event.engine]!.take();
         else if (event.kind === "restart") index.restart(event.engine, members[event.engine]!.restart());
@@ -139,6 +159,7 @@ test("the index has what the engines' caches have, whatever happens", () => {
           if (gone?.end) index.release(gone.end, gone.engine, gone.isSettled);
         }
         checkIndex(index, ENGINES);
+        checkEvictions(index, step);
         const [found, cached] = [new Int32Array(ENGINES), new Int32Array(ENGINES)];
         for (const { path, engine, isSettled } of sequences) {
           index.match(path, found, cached);
@@ -195,6 +216,37 @@ test("a match is the longest prefix that the engine has, in whole pages", () => 
     runs(500),
   );
 });
+
+function recomputeMs(pages: number, first: number): number {
+  return pages * (10 + first);
+}
+
+/** Compares the cost of evicting pages with that of a walk over the nodes themselves. */
+function checkEvictions(index: PrefixIndex, step: number): void {
+  index.match(new Float64Array(0), new Int32Array(ENGINES), new Int32Array(ENGINES));
+  const nowMs = step * STEP_MS;
+  const pages = step % 24;
+  for (let engine = 0; engine < ENGINES; engine++) {
+    expect(index.evictionMs(engine, pages, 1, nowMs, recomputeMs)).toBe(
+      plainEvictionMs(index, engine, pages, nowMs),
+    );
+  }
+}
+
+function plainEvictionMs(index: PrefixIndex, engine: number, pages: number, nowMs: number): number {
+  const words = new Float64Array(FRONT_WORDS);
+  let left = pages;
+  let sumMs = 0;
+  for (const node of index.evictionOrder(engine)) {
+    node.readEviction(engine, nowMs, WINDOW_MS, words, 0);
+    const taken = Math.min(left, words[EVICTABLE]!);
+    const share = 1 - (nowMs - words[SINCE_MS]!) / WINDOW_MS;
+    const returns = words[HITS_NOW]! + share * words[HITS_THEN]!;
+    sumMs += recomputeMs(taken, words[FIRST]! + words[EVICTABLE]! - taken) * returns;
+    left -= taken;
+  }
+  return sumMs;
+}
 
 function pathOf(tokens: Int32Array, salt: string): Float64Array {
   return hashPrompt(tokens, Math.floor(tokens.length / PAGE_TOKENS), PAGE_TOKENS, sharingOf(tokens, salt));

@@ -95,12 +95,13 @@ export class PrefixIndex {
    */
   addInFlight(path: Float64Array, engine: number, nowMs: number): IndexNode | null {
     if (path.length === 0) return null;
-    this.#fronts[engine]!.changed();
+    const front = this.#fronts[engine]!;
     this.#walk(path);
     this.#extend(path);
     for (let node = this.#at; node.parent !== null; node = node.parent) {
       node.countInFlight(engine, 1);
       node.hit(engine, nowMs, this.#windowMs);
+      front.changed(node);
     }
     this.#touch(this.#at, engine);
     return this.#at;
@@ -111,19 +112,21 @@ export class PrefixIndex {
    * sequence ends.
    */
   settle(end: IndexNode, engine: number): void {
-    this.#fronts[engine]!.changed();
+    const front = this.#fronts[engine]!;
     for (let node = end; node.parent !== null; node = node.parent) {
       node.countInFlight(engine, -1);
       node.addReader(engine, 1);
+      front.changed(node);
     }
   }
 
   /** Removes a sequence that is in flight, or a reader (`isSettled`). */
   release(end: IndexNode, engine: number, isSettled: boolean): void {
-    this.#fronts[engine]!.changed();
+    const front = this.#fronts[engine]!;
     for (let node = end; node.parent !== null; node = node.parent) {
       if (isSettled) node.addReader(engine, -1);
       else node.countInFlight(engine, -1);
+      front.changed(node);
     }
     this.#prune(end);
   }
@@ -132,7 +135,6 @@ export class PrefixIndex {
   apply(engine: number, { epoch, number, isWhole, events }: KvEvents): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
-    this.#fronts[engine]!.changed();
     const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
     // After a gap the events still hold, but are not complete.
@@ -200,7 +202,6 @@ export class PrefixIndex {
   }
 
   #forget(engine: number): void {
-    this.#fronts[engine]!.changed();
     for (let node = this.#order.oldest(engine); node !== null; node = this.#order.oldest(engine)) {
       this.#setCached(node, engine, 0);
       this.#prune(node);
@@ -210,7 +211,8 @@ export class PrefixIndex {
   #setCached(node: IndexNode, engine: number, pages: number): void {
     const before = node.cached(engine);
     this.#pagesCached[engine]! += pages - before;
-    if (before > 0 && pages === 0) this.#order.remove(node, engine);
+    if (before > 0 && pages === 0) this.#remove(node, engine);
+    else this.#fronts[engine]!.changed(node);
     node.setCached(engine, pages);
     if (before === 0 && pages > 0) this.#order.append(node, engine);
   }
@@ -219,9 +221,15 @@ export class PrefixIndex {
   #touch(end: IndexNode, engine: number): void {
     for (let node = end; node.parent !== null; node = node.parent) {
       if (node.cached(engine) === 0) continue;
-      this.#order.remove(node, engine);
+      this.#remove(node, engine);
       this.#order.append(node, engine);
     }
+  }
+
+  /** Takes a node out of the engine's eviction order. */
+  #remove(node: IndexNode, engine: number): void {
+    this.#fronts[engine]!.removed(node);
+    this.#order.remove(node, engine);
   }
 
   /** Walks down the tree along the path. */
@@ -255,10 +263,14 @@ export class PrefixIndex {
     node.splitInto(upper, pages);
     for (let index = 0; index < upper.holders; index++) {
       const engine = upper.holder(index);
-      this.#fronts[engine]!.changed();
+      const front = this.#fronts[engine]!;
       const below = node.cached(engine) - upper.cached(engine);
-      if (upper.cached(engine) > 0) this.#order.insertAfter(node, upper, engine);
-      if (upper.cached(engine) > 0 && below === 0) this.#order.remove(node, engine);
+      if (upper.cached(engine) > 0) {
+        this.#order.insertAfter(node, upper, engine);
+        front.insertedAfter(node);
+        if (below === 0) this.#remove(node, engine);
+        else front.changed(node);
+      }
       node.setCached(engine, below);
     }
     adopt(node.parent!, upper);

@@ -1,8 +1,9 @@
 // dispatch.cpp - selects the kernel table for an instruction set among those in this library.
 //
 // The levels AVX2 and AVX-512 have a second table, whose grouped GEMM uses VPDPBUSD, for processors that have
-// the instruction; so has the portable level on ARM, with SDOT. Alder Lake has AVX2 and VPDPBUSD. Cascade
-// Lake to Rocket Lake have AVX-512 and VPDPBUSD, but not BF16. Integer products are exact in both tables.
+// the instruction. The portable level has two more on ARM, with SDOT, and with USMMLA. Alder Lake has
+// AVX2 and VPDPBUSD. Cascade Lake to Rocket Lake have AVX-512 and VPDPBUSD, but not BF16. Integer products
+// are exact in all tables.
 #include "cpu/kernels/kernels.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"
@@ -18,6 +19,10 @@ namespace portable_dotprod {
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 double peak(Dtype dtype);
 }  // namespace portable_dotprod
+namespace portable_i8mm {
+void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+double peak(Dtype dtype);
+}  // namespace portable_i8mm
 namespace avx2 {
 extern Kernels const kernels;
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
@@ -44,13 +49,21 @@ extern Kernels const kernels;
 }
 
 #ifdef BUNTING_ONLY_VARIANT
-// A library for one machine with VPDPBUSD or SDOT has no other GEMM for these tables.
+// A library for one machine with VPDPBUSD, SDOT or USMMLA has no other GEMM for these tables.
 #ifdef BUNTING_HAS_PORTABLE_DOTPROD
 void portable::gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   portable_dotprod::gemm(g, panel_begin, panel_end);
 }
 double portable::peak(Dtype dtype) {
   return portable_dotprod::peak(dtype);
+}
+#endif
+#ifdef BUNTING_HAS_PORTABLE_I8MM
+void portable::gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  portable_i8mm::gemm(g, panel_begin, panel_end);
+}
+double portable::peak(Dtype dtype) {
+  return portable_i8mm::peak(dtype);
 }
 #endif
 #ifdef BUNTING_HAS_AVX2_VNNI
@@ -80,6 +93,10 @@ double avx512::peak(Dtype dtype) {
 
 #ifdef BUNTING_HAS_PORTABLE
 static Kernels const* portable_kernels() {
+#ifdef BUNTING_HAS_PORTABLE_I8MM
+  static Kernels const with_i8mm = with_gemm(portable::kernels, portable_i8mm::gemm, portable_i8mm::peak);
+  if (has_i8mm()) return &with_i8mm;
+#endif
 #ifdef BUNTING_HAS_PORTABLE_DOTPROD
   static Kernels const with_dotprod =
       with_gemm(portable::kernels, portable_dotprod::gemm, portable_dotprod::peak);

@@ -9,6 +9,8 @@
 //                widened (4 * 2 * 31 * 127 < 2^15); with 6 bits, two pairs. Weights of 8 bits are made signed
 //                first, and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
 //   SDOT         four products at once, of signed numbers: weights of 8 bits are made signed.
+//   USDOT        as VPDPBUSD.
+//   USMMLA       eight products of each of two columns and two rows (dot_rows.h).
 //   VPMADDWD     the same weights for many rows, when both factors were widened to 16 bits before.
 //   16 bits      the even and the odd bytes of weights separately, each product in 16 bits.
 #pragma once
@@ -77,7 +79,28 @@ BUNTING_INLINE vi with_sign(vi x, vi q) {
   return (vi)_mm256_sign_epi8((__m256i)x, (__m256i)q);
 }
 #else
-#if defined(__ARM_FEATURE_DOTPROD)
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+#define BUNTING_HAS_USMMLA
+BUNTING_INLINE vi dot(vi sum, vu unsigned_w, vi x) {
+  return (vi)vusdotq_s32((int32x4_t)sum, (uint8x16_t)unsigned_w, (int8x16_t)x);
+}
+// Adds the products of eight k: sums[2i + j] is of column i of w and row j of x.
+BUNTING_INLINE vi dot_of_two(vi sums, vu unsigned_w, vi x) {
+  return (vi)vusmmlaq_s32((int32x4_t)sums, (uint8x16_t)unsigned_w, (int8x16_t)x);
+}
+// Replaces the lanes a0 a1 a2 a3 and b0 b1 b2 b3 by a0 b0 a1 b1 and a2 b2 a3 b3; and back.
+template <class Vector>
+BUNTING_INLINE void interleave(Vector& a, Vector& b) {
+  int32x4_t const x = (int32x4_t)a, y = (int32x4_t)b;
+  a = (Vector)vzip1q_s32(x, y);
+  b = (Vector)vzip2q_s32(x, y);
+}
+BUNTING_INLINE void separate(vi& a, vi& b) {
+  int32x4_t const x = (int32x4_t)a, y = (int32x4_t)b;
+  a = (vi)vuzp1q_s32(x, y);
+  b = (vi)vuzp2q_s32(x, y);
+}
+#elif defined(__ARM_FEATURE_DOTPROD)
 #define BUNTING_HAS_SDOT
 BUNTING_INLINE vi dot(vi sum, vu signed_w, vi x) {
   return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)signed_w, (int8x16_t)x);
@@ -235,7 +258,7 @@ class Dot {
   // Adds w * x; x4 is the row's four int8 at step `step`. Steps come in order, all of a group.
   BUNTING_INLINE void add(Weight const& w, int32_t x4, [[maybe_unused]] int step) {
     for (int i = 0; i < kRegisters; ++i) {
-#if defined(BUNTING_HAS_VNNI)
+#if defined(BUNTING_HAS_VNNI) || defined(BUNTING_HAS_USMMLA)
       sums_[i] = dot(sums_[i], w.r[i], broadcast(x4));
 #elif defined(BUNTING_HAS_SDOT)
       sums_[i] = dot(sums_[i], kIsSigned ? w.r[i] ^ 0x80808080u : w.r[i], broadcast(x4));
@@ -258,6 +281,28 @@ class Dot {
 #endif
     }
   }
+
+#if defined(BUNTING_HAS_USMMLA)
+  // Interleaves the weights of two steps: `low` gets eight k of each of columns 0, 1, 4, 5 …, `high` of the
+  // others.
+  static BUNTING_INLINE void interleave(Weight& low, Weight& high) {
+    for (int i = 0; i < kRegisters; ++i) BUNTING_ISA::interleave(low.r[i], high.r[i]);
+  }
+  // Interleaves the sums of two rows, as `add_two` needs them; and separates them.
+  BUNTING_INLINE void interleave(Dot& other) {
+    for (int i = 0; i < kRegisters; ++i) BUNTING_ISA::interleave(sums_[i], other.sums_[i]);
+  }
+  BUNTING_INLINE void separate(Dot& other) {
+    for (int i = 0; i < kRegisters; ++i) BUNTING_ISA::separate(sums_[i], other.sums_[i]);
+  }
+  // Adds the products of interleaved weights and two rows, of which x has eight k each.
+  BUNTING_INLINE void add_two(Dot& other, Weight const& low, Weight const& high, vi x) {
+    for (int i = 0; i < kRegisters; ++i) {
+      sums_[i] = dot_of_two(sums_[i], low.r[i], x);
+      other.sums_[i] = dot_of_two(other.sums_[i], high.r[i], x);
+    }
+  }
+#endif
 
   // Returns the sums as f32; they are below 2^24, so exact.
   BUNTING_INLINE f32x16 finish() const {

@@ -23,6 +23,8 @@ inline constexpr int kGroupedSums = 8, kGroupedRows = 4, kGroupedPanels = 4;
 inline constexpr int kGroupedSums = 4, kGroupedRows = 4, kGroupedPanels = 4;
 #elif defined(__AVX2__)
 inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
+#elif defined(BUNTING_HAS_USMMLA)
+inline constexpr int kGroupedSums = 4, kGroupedRows = 4, kGroupedPanels = 2;
 #elif defined(BUNTING_HAS_SDOT)
 inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
 #else
@@ -44,9 +46,10 @@ inline constexpr bool kAddsProducts = false, kHasWideBlocks = false;
 #endif
 
 // Most panels per block. Each panel is a stream from memory. A single row is bound by these reads, and is
-// faster with two streams than with four.
+// faster with two streams than with four. Interleaved weights of two panels would not fit the registers.
 constexpr int grouped_panels(int rows, bool is_wide) {
   if (rows == 1) return kGroupedPanels < 2 ? kGroupedPanels : 2;
+  if (kHasPairs) return 1;
   int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
   return panels < kGroupedPanels ? panels : kGroupedPanels;
 }
@@ -88,11 +91,12 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
         fetch_line();
       }
       begins_block = !begins_block;
-      D dots[R][N];
+      D dots[kDotRows<R>][N];
       for (int r = 0; r < R; ++r) {
         vi const excess = D::excess(x[r * ldx].minus_sum);
         for (int n = 0; n < N; ++n) dots[r][n].start(excess);
       }
+      begin_rows<R>(dots);
       do {
         if (at >= turn) {
           fetch = s.fetch.after;
@@ -101,15 +105,11 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
 #pragma GCC unroll 8
         for (int step = 0; step < kSteps; ++step) {
           if (step < D::kBytes / kLine) fetch_line();
-          typename D::Weight weights[N];
-          for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
-          for (int r = 0; r < R; ++r) {
-            int32_t const four = four_of(x[r * ldx], step);
-            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four, step);
-          }
+          add_step<R>(dots, at, s.panel_stride, x, ldx, step);
         }
         ++i, ++x, at += D::kBytes;
       } while (kWeights > 1 && i < end);
+      end_rows(dots);
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = load_f16(reinterpret_cast<uint16_t const*>(scales_at + n * s.panel_stride));
         for (int r = 0; r < R; ++r) {
@@ -158,21 +158,18 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
         fetch = s.fetch.after;
         turn = s.w + s.panel_stride;
       }
-      D dots[R][N];
+      D dots[kDotRows<R>][N];
       for (int r = 0; r < R; ++r) {
         vi const excess = excess_of<W>(x[r * ldx], 0);
         for (int n = 0; n < N; ++n) dots[r][n].start(excess);
       }
+      begin_rows<R>(dots);
 #pragma GCC unroll 8
       for (int step = 0; step < kSteps; ++step) {
         if (step < D::kBytes / kLine) fetch_line();
-        typename D::Weight weights[N];
-        for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
-        for (int r = 0; r < R; ++r) {
-          int32_t const four = four_of(x[r * ldx], step);
-          for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four, step);
-        }
+        add_step<R>(dots, at, s.panel_stride, x, ldx, step);
       }
+      end_rows(dots);
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = Header::scales(header + n * s.panel_stride, group);
         for (int r = 0; r < R; ++r) products[r][n] = fma(dots[r][n].finish(), scales, products[r][n]);

@@ -14,7 +14,7 @@
 #include <type_traits>
 
 #include "cpu/kernels/block_header.h"
-#include "cpu/kernels/dot.h"
+#include "cpu/kernels/dot_rows.h"
 #include "cpu/kernels/gemm_block.h"
 
 namespace bunting::BUNTING_ISA {
@@ -213,21 +213,18 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
       }
 #pragma GCC unroll 2  // makes steps and shifts constants
       for (int part = 0; part < D::kParts; ++part) {
-        D dots[R][N];
+        D dots[kDotRows<R>][N];
         for (int r = 0; r < R; ++r) {
           vi const start = starts.of(x[r * ldx], r, i, part);
           for (int n = 0; n < N; ++n) dots[r][n].start(start);
         }
+        begin_rows<R>(dots);
 #pragma GCC unroll 8
         for (int step = part * kPartSteps; step < (part + 1) * kPartSteps; ++step) {
           if (step < D::kBytes / kLine) fetch_line();
-          typename D::Weight weights[N];
-          for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
-          for (int r = 0; r < R; ++r) {
-            int32_t const four = four_of(x[r * ldx], step);
-            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four, step);
-          }
+          add_step<R>(dots, at, s.panel_stride, x, ldx, step);
         }
+        end_rows(dots);
         for (int n = 0; n < N; ++n) {
           int const group = (i * D::kParts + part) * kParts<W> / D::kParts;
           auto const scales = ScaledSum<W>::scales(header + n * s.panel_stride, first_group + group);

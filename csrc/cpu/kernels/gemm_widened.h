@@ -130,8 +130,17 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
         to.factors[first / kSuper].minimums = Header::minimum_factors(at);
       at += Header::kBytes;
     }
+#if defined(BUNTING_HAS_USMMLA)
+    for (int step = 0; step < kSteps; step += 2) {
+      typename D::Weight low = D::load(at, step), high = D::load(at, step + 1);
+      D::interleave(low, high);
+      D::store_widened(q + step * kIntegerLineBytes, low);
+      D::store_widened(q + (step + 1) * kIntegerLineBytes, high);
+    }
+#else
     for (int step = 0; step < kSteps; ++step)
       WidenedDot<W>::store_widened(q + step * kIntegerLineBytes, D::load(at, step));
+#endif
     q += kWidenedBytes<W>;
   }
 }
@@ -168,10 +177,22 @@ class IntegerSum {
 };
 
 // Adds the products of kGroup k of the inputs to the sums of R rows and N panels.
-template <Dtype W, int R, int N>
-BUNTING_INLINE void add_part(WidenedDot<W> (&dots)[R][N], Widened<W> const& weights, int64_t line,
+template <Dtype W, int R, int kRows, int N>
+BUNTING_INLINE void add_part(WidenedDot<W> (&dots)[kRows][N], Widened<W> const& weights, int64_t line,
                              Inputs<W> const& x, int part) {
   using D = WidenedDot<W>;
+#if defined(BUNTING_HAS_USMMLA)
+#pragma GCC unroll 16
+  for (int step = 0; step < kWidenedSteps<W>; step += 2) {
+    typename D::Weight low[N], high[N];
+    for (int n = 0; n < N; ++n) {
+      uint8_t const* const from = weights.panels[n].q + (line + step) * kIntegerLineBytes;
+      low[n] = D::load_widened(from);
+      high[n] = D::load_widened(from + kIntegerLineBytes);
+    }
+    add_two_steps<R>(dots, low, high, x.x, x.ldx, part * kWidenedSteps<W> + step);
+  }
+#else
 #pragma GCC unroll 16
   for (int step = 0; step < kWidenedSteps<W>; ++step) {
     typename D::Weight w[N];
@@ -183,6 +204,7 @@ BUNTING_INLINE void add_part(WidenedDot<W> (&dots)[R][N], Widened<W> const& weig
       for (int n = 0; n < N; ++n) dots[r][n].add(w[n], inputs, step);
     }
   }
+#endif
 }
 
 // Multiplies R rows by N panels over s.k, a multiple of 2 kGroup. It ignores the slice's weights; the slice's
@@ -212,13 +234,15 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* rows, int64_t
       int64_t const first = group;
       do {
         for (int part = 0; part < kWidenedParts<W>; ++part, line += kWidenedSteps<W>) {
-          D dots[R][N];
+          D dots[kDotRows<R, true>][N];
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r) {
             vi const start = x.start_of(r, part);
             for (int n = 0; n < N; ++n) dots[r][n].start(start);
           }
-          add_part<W, R, N>(dots, weights, line, x, part);
+          begin_rows<R>(dots);
+          add_part<W, R>(dots, weights, line, x, part);
+          end_rows(dots);
 #pragma GCC unroll 8
           for (int r = 0; r < R; ++r)
             for (int n = 0; n < N; ++n) integers[r][n].add(dots[r][n]);
@@ -272,13 +296,15 @@ void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* r
     for (int i = 0; i < kInputParts; ++i, line += kWidenedSteps<W>) {
       int const part = i % kWidenedParts<W>;
       Inputs<W> const here = x.from(i / kWidenedParts<W>);
-      D dots[R][N];
+      D dots[kDotRows<R, true>][N];
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         vi const start = here.start_of(r, part);
         for (int n = 0; n < N; ++n) dots[r][n].start(start);
       }
-      add_part<W, R, N>(dots, weights, line, here, part);
+      begin_rows<R>(dots);
+      add_part<W, R>(dots, weights, line, here, part);
+      end_rows(dots);
       for (int n = 0; n < N; ++n)
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)

@@ -69,12 +69,21 @@ double floats() {
 }
 
 #if !defined(__AMX_BF16__)
+// k of a sum that an instruction adds up.
+#if defined(BUNTING_HAS_USMMLA)
+constexpr int kBytesK = 8;
+#else
+constexpr int kBytesK = 4;
+#endif
+
 // The loop knows neither factor, so no product is computed before it.
 double bytes() {
   vi w = broadcast(0x01010101), x = w;
   run<vi>([&](vi& sum) __attribute__((always_inline)) {
     keep(x);
-#if defined(BUNTING_HAS_VNNI) || defined(BUNTING_HAS_SDOT)
+#if defined(BUNTING_HAS_USMMLA)
+    sum = dot_of_two(sum, (vu)w, x);
+#elif defined(BUNTING_HAS_VNNI) || defined(BUNTING_HAS_SDOT)
     sum = dot(sum, (vu)w, x);
 #elif defined(BUNTING_HAS_MADDUBS)
     sum += madd16(pairs_of(w, x), broadcast(0x00010001));
@@ -82,7 +91,7 @@ double bytes() {
     sum += pairs_of((vs)(w & 0x00ff00ff), (vs)x) + pairs_of((vs)(w >> 8 & 0x00ff00ff), (vs)x);
 #endif
   });
-  return operations(2 * 4 * kLanes);
+  return operations(2 * kBytesK * kLanes);
 }
 #endif
 

@@ -19,7 +19,7 @@ namespace bunting {
 namespace amx_emulated {
 extern Kernels const kernels;  // the AMX kernels over a software model of the tiles
 }
-// Levels without VPDPBUSD or SDOT.
+// Levels without VPDPBUSD, SDOT or USMMLA.
 namespace portable {
 extern Kernels const kernels;
 }
@@ -38,8 +38,8 @@ inline std::vector<Kernels const*> dense_levels() {
   std::vector<Kernels const*> all;
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= best_isa(); ++isa)
     if (Kernels const* kernels = kernels_for(isa)) all.push_back(kernels);
-#ifdef BUNTING_HAS_PORTABLE_DOTPROD
-  if (has_dotprod()) all.push_back(&portable::kernels);
+#if defined(BUNTING_HAS_PORTABLE_DOTPROD) || defined(BUNTING_HAS_PORTABLE_I8MM)
+  if (has_dotprod() || has_i8mm()) all.push_back(&portable::kernels);
 #endif
 #ifdef BUNTING_HAS_AVX2_VNNI
   if (has_avx_vnni()) all.push_back(&avx2::kernels);

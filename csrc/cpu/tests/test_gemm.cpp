@@ -208,6 +208,34 @@ TEST(gemm_of_the_largest_integers_does_not_depend_on_company) {
   }
 }
 
+#if defined(__aarch64__)
+// SDOT, USDOT and USMMLA give the bits of products of 16 bits, whose kernels add the same integers.
+TEST(gemm_by_dot_products_of_arm_has_the_bits_of_others) {
+  constexpr int64_t kN = 40;
+  Kernels const& plain = portable::kernels;
+  Kernels const& dots = *kernels_for(BUNTING_ISA_PORTABLE);
+  CHECK((&dots != &plain) == (has_dotprod() || has_i8mm()), "the kernels are those of the processor");
+  for (Dtype const type : kGroupedFormats) {
+    for (int64_t const depth : {64, 1088}) {
+      int64_t const k = width_for(type, depth);
+      Random random{uint64_t(k)};
+      Weights const weights(random, type, kN, k);
+      for (int64_t tokens : {1, 2, 3, 4, 5, 9, 18}) {
+        Inputs const x = random_inputs(random, weights.matrix, tokens);
+        Bytes want(tokens * kN * 4), got(tokens * kN * 4);
+        Gemm g{
+            .x = x.row(0), .ldx = x.ldx, .w = &weights.matrix, .y = want.f32(), .ldy = kN, .tokens = tokens};
+        plain.gemm(g, 0, weights.matrix.panels());
+        g.y = got.f32();
+        dots.gemm(g, 0, weights.matrix.panels());
+        CHECK(std::memcmp(want.data.get(), got.data.get(), want.size) == 0, "%s T=%d K=%d", name_of(type),
+              int(tokens), int(k));
+      }
+    }
+  }
+}
+#endif
+
 // Pieces cover everything exactly once. None is thinner than a micro-kernel needs, unless the matrix is.
 TEST(parallel_gemm_cuts_into_pieces) {
   for (int64_t pieces : {1, 3, 8, 256}) {
