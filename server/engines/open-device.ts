@@ -10,7 +10,9 @@ import {
 } from "../../gpu/native/open.ts";
 import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { type LoraAdapter, openAdapter } from "../../model/adapter.ts";
 import { openModelFolder } from "../../model/folder.ts";
+import { ModelError } from "../../model/model-error.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
@@ -99,15 +101,26 @@ export function openDevice(
 
 /** Opens the model, and its draft model if there is one. */
 function openModels(library: NativeLibrary, setup: NativeSetup, onLoad: LoadListener): NativeModel {
-  const model = openNativeModel(library, folderOf(setup), setup.model, onLoad);
+  const folder = folderOf(setup);
+  for (const adapter of setup.model.adapters ?? []) expectUnchanged(adapter, folder);
+  const model = openNativeModel(library, folder, setup.model, onLoad);
   if (!setup.draft) return model;
   try {
-    const { folder, model: options } = setup.draft;
-    return { ...model, draft: openNativeModel(library, openModelFolder(folder), options, onLoad) };
+    const { folder: path, model: options } = setup.draft;
+    return { ...model, draft: openNativeModel(library, openModelFolder(path), options, onLoad) };
   } catch (error) {
     closeNativeModel(library, model);
     throw error;
   }
+}
+
+/**
+ * Refuses an adapter whose files have changed since the server read them, for models that are loaded again: pages on
+ * disk are known by its earlier contents.
+ */
+function expectUnchanged({ path, id }: LoraAdapter, model: ModelFolder): void {
+  if (openAdapter(path, model).id !== id)
+    throw new ModelError(path, null, "has changed since the server read it: start the server again");
 }
 
 /** Opens the model folder, with the model's own draft head if the engine drafts with it. */

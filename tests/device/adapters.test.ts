@@ -6,15 +6,20 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { adapterLimits } from "../../gpu/native/open.ts";
 import { openAdapter } from "../../model/adapter.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import type { Quant } from "../../model/formats.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+import { LoopClock } from "../../server/engines/loop-clock.ts";
+import { openDevice } from "../../server/engines/open-device.ts";
+import type { DeviceSetup } from "../../server/engines/protocol.ts";
 import { familyPrompt, writeFamily } from "../reference/families.ts";
 import { type AdapterOptions, adapterGguf, writeAdapter, writeMerged } from "../support/adapter-folder.ts";
 import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 import { largestDifference, sameBits } from "./compare.ts";
-import { cpuLibrary } from "./library.ts";
+import { cpuLibrary, cpuLibraryPath } from "./library.ts";
 import { Rig } from "./rig.ts";
 
 setDefaultTimeout(60_000);
@@ -137,4 +142,26 @@ test("adapters and models in folders and in GGUF files go together, with the sam
     }),
   );
   for (const other of logits.slice(1)) expect(sameBits(other, logits[0]!)).toBeTrue();
+});
+
+test("a model that is loaded again refuses an adapter whose files have changed", () => {
+  const folder = join(scratch, "changed");
+  writeFamily("llama-biases", folder);
+  const path = join(scratch, "changed-adapter");
+  writeAdapter(folder, path, first);
+  const adapters = [openAdapter(path, openModelFolder(folder))];
+  const model = { compute: "bf16", isa: "auto", threads: 1, contextMax: 256, adapters } as const;
+  const limits = {
+    ...{ threads: 1, pages: 32, pageTokens: 16, stepTokensMax: 64, stepChunksMax: 4, topLogprobsMax: 0 },
+    ...adapterLimits(adapters),
+  };
+  const setup: DeviceSetup = { kind: "cpu", library: cpuLibraryPath(), folder, model, limits };
+  const open = () =>
+    openDevice(setup, 0 as EngineId, { model: null, costs: null }, new LoopClock(), () => {});
+  const opened = open();
+  opened.device.close();
+  opened.closeModel();
+  rmSync(path, { recursive: true });
+  writeAdapter(folder, path, { ...first, seed: 9 });
+  expect(open).toThrow(`${path}: has changed since the server read it`);
 });
