@@ -1,6 +1,6 @@
 /**
  * Clients of one server, each with a LoRA adapter of its own, here and on llama-server. Random adapters of rank 16
- * change all projections. llama-server computes requests with different adapters one after the other.
+ * change all projections, and nothing is drafted. llama-server computes requests with different adapters one after the other.
  *
  *   npx bun benchmarks/adapters-served.ts <folder> <its GGUF file> <llama-server> [--rounds 3]
  *
@@ -56,7 +56,8 @@ const servers = {
         "--threads",
         threads,
       ],
-      ...["--served-model-name", "base", ...files.flatMap((path, at) => ["--lora", `a${at}=${path}`])],
+      ...["--served-model-name", "base", "--speculate", "off"],
+      ...files.flatMap((path, at) => ["--lora", `a${at}=${path}`]),
     ]),
   "llama-server": () =>
     serve("llama-server", [
