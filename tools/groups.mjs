@@ -75,7 +75,8 @@ export function cudaDriverTests() {
  * instruction sets, so they run selected tests that together cover every kernel, format, thread and file.
  */
 export function sanitizedTests() {
-  const inBoth = "engine_draws engine_invariant_to_threads attention_plan_shares parallel_ packed_file";
+  const inBoth =
+    "engine_draws engine_invariant_to_threads attention_plan_shares parallel_ packed_file adapter";
   const threads = "thread_pool_comes thread_pool_many thread_pool_numbers thread_pool_parts";
   const engine = "engine_contains engine_runs engine_refuses model_ step_block stored_types copy_page";
   const kernels =

@@ -11,8 +11,8 @@
 
 namespace bunting {
 
-// Term that an adapter adds to the product with one matrix of the model. That matrix may hold several of the file,
-// such as q, k and v: each is a part with factors of its own.
+// Term that an adapter adds to the product with one matrix of the model. That matrix may hold several of the
+// file, such as q, k and v: each is a part with factors of its own.
 struct LowRankTerm {
   struct Part {
     int64_t first_panel = 0;  // of the part's rows in the model's matrix

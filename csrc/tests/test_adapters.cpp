@@ -101,7 +101,7 @@ TEST(chunks_are_computed_with_the_adapter_in_their_slot) {
   };
   auto const logits = [&](int32_t slot) {
     ChunkSpec const chunk{.tokens = random_tokens(3, 9, tiny_shape().vocab), .pages = {1}, .adapter = slot};
-    return run_step(engine.get(), StepSpec{.chunks = {chunk}});
+    return run_step(engine.get(), encode(StepSpec{.chunks = {chunk}}), 1);
   };
   CHECK(put(0, weak.get()) == BUNTING_INVALID, "slot 0");
   CHECK(put(3, weak.get()) == BUNTING_INVALID, "a slot too many");
