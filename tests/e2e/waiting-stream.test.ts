@@ -98,9 +98,9 @@ beforeAll(() => {
   });
   const routes = severalRoutes({
     set,
-    models: [{ name: "slow", about: { isHeadless: false } }] as unknown as Parameters<
-      typeof severalRoutes
-    >[0]["models"],
+    models: [
+      { name: "slow", about: { isHeadless: false }, model: { names: ["slow"] } },
+    ] as unknown as Parameters<typeof severalRoutes>[0]["models"],
     answersToAny: false,
     requestRecords: new RequestRecords(),
     ledger: new UsageLedger(null),
