@@ -1,8 +1,8 @@
 /**
  * LoRA adapters (Hu et al. 2021, section 4.1): y = W x + scale B (A x), with A [rank, inputs] and B [outputs,
  * rank] for some matrices W of a model. Opens a PEFT folder (adapter_config.json and
- * adapter_model.safetensors) or a GGUF file, finds the matrices of the model that it changes, and describes
- * both factors for the engine. Reads no numbers.
+ * adapter_model.safetensors) or a GGUF file. Finds the matrices that it changes, and describes both factors
+ * for the engine. Reads no numbers.
  */
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";

@@ -30,8 +30,8 @@ export type Script = (
 /**
  * Device without a model that still detects paging errors.
  *
- * Each page slot stores its token and a hash of the whole context up to it, beginning with the adapter, which
- * stands for keys and values. A chunk reads its context through its page table, as attention would. A slot that was never written, or
+ * Each page slot stores its token and a hash, which stands for keys and values. The hash is of the adapter and the
+ * whole context up to the token. A chunk reads its context through its page table, as attention would. A slot that was never written, or
  * that was computed after another prefix or with another adapter, breaks an invariant. The sampled token is a hash of the context,
  * the seed and the output position. Tokens are therefore right exactly if paging, caching, copying and
  * chunking are right; they do not depend on the batch or on time.

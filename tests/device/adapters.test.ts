@@ -1,6 +1,6 @@
 /**
- * LoRA adapters on the CPU: a model with an adapter computes what the model with merged weights computes, and
- * rows of several adapters in one step have the bits that each has alone.
+ * LoRA adapters on the CPU. A model with an adapter computes what the model with merged weights computes. Rows
+ * of several adapters in one step have the bits that each has alone.
  */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -163,7 +163,10 @@ export async function cancelResponse(
   return responses.expect(tenant, id).response;
 }
 
-/** The chat with `after` behind it, the request's own items and all of them, and the id of its conversation or of the first response of its chain. */
+/**
+ * The chat with `after` behind it, the request's own items, and all items. `first`: the id of its conversation, or of
+ * the first response of its chain.
+ */
 export async function chatOf(
   tenant: string,
   request: ResponsesRequest,
